@@ -14,8 +14,16 @@ from tests.answers import LANGUAGES
 from tests.fakes_judge import shipped_rules
 
 LISTS = yaml.safe_load((Path(__file__).parent / "fixtures" / "additions.yaml").read_text("utf-8"))
-RULES_ALONE = Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), 0.0))
-BOTH = Speech(shipped_rules())
+
+
+@pytest.fixture(scope="module")
+def rules_alone() -> Speech:
+    return Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), 0.0))
+
+
+@pytest.fixture(scope="module")
+def both() -> Speech:
+    return Speech(shipped_rules())
 
 
 def blamed(reader: Speech, code: str, kind: str) -> tuple[list[str], list[str]]:
@@ -29,17 +37,19 @@ def blamed(reader: Speech, code: str, kind: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_no_rule_takes_more_work_for_a_complaint(code: str) -> None:
-    assert blamed(RULES_ALONE, code, "extends")[0] == []
+def test_no_rule_takes_more_work_for_a_complaint(rules_alone: Speech, code: str) -> None:
+    assert blamed(rules_alone, code, "extends")[0] == []
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_no_rule_takes_praise_of_what_is_not_there_for_a_complaint(code: str) -> None:
-    assert blamed(RULES_ALONE, code, "faultless")[0] == []
+def test_no_rule_takes_praise_of_what_is_not_there_for_a_complaint(
+    rules_alone: Speech, code: str
+) -> None:
+    assert blamed(rules_alone, code, "faultless")[0] == []
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_what_was_left_out_is_a_complaint(code: str) -> None:
-    seen, missed = blamed(BOTH, code, "left_out")
+def test_what_was_left_out_is_a_complaint(both: Speech, code: str) -> None:
+    seen, missed = blamed(both, code, "left_out")
     assert len(missed) <= 1, missed
     assert len(seen) >= 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -22,8 +23,10 @@ from clawrl_gym.judge.resemblance import (
 )
 from clawrl_gym.judge.speech import Speech
 from clawrl_gym.judge.spelling import spelt
+from clawrl_gym.judge.taken_up import taken_up
 from tests.answers import HALVES, LANGUAGES, answers
 from tests.fakes_judge import shipped_rules
+from tools.complaints import recipe
 from tools.complaints.recipe import Answer, combinations, fitted
 
 
@@ -153,6 +156,34 @@ def test_what_is_taken_up_counts_as_exchanges_teach() -> None:
     context_K = fitted(exchanges).arrays[2]
     assert context_K is not None
     assert context_K[2 + NAMES.index("words of the reply")] > 0
+
+
+def test_short_words_of_the_request_are_known_again() -> None:
+    request, reply = "Rewrite the CV, 2 pp, no pics", "Here are twelve kittens, all asleep."
+    assert "4 and 0 covered" in taken_up("no pics", request, reply)
+    assert "0 and 0 covered" in taken_up("great", request, reply)
+    assert "4 and 0 covered" not in taken_up("kittens", request, reply)
+    assert taken_up("no pics", request, "Ok.") == set(), "nothing to compare"
+
+
+def test_a_logit_for_what_is_taken_up_comes_from_other_situations() -> None:
+    training = [
+        Answer("en", ("complaint", "praise")[at % 2], f"{word} {at}", f"situation {at // 4}")
+        for at, word in enumerate(["bad", "good"] * 12)
+    ]
+    own = [at for at, each in enumerate(training) if each.situation == "situation 1"]
+    turned = [
+        replace(each, kind="complaint" if each.kind == "praise" else "praise")
+        if at in own
+        else each
+        for at, each in enumerate(training)
+    ]
+    first, second = (
+        recipe.unseen_logits(each, [recipe.numbered(answer) for answer in each])
+        for each in (training, turned)
+    )
+    assert first[own] == pytest.approx(second[own])
+    assert not np.allclose(first, second), "the others learn from it"
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ import pytest
 import yaml
 
 from clawrl_gym.config import ServeConfig
+from clawrl_gym.core.spread import evenly
 from clawrl_gym.core.types import Lesson, Message, Sample, Taught, Turn, Verdict
 from clawrl_gym.store import SessionRow, Store, StoreReader
 from clawrl_gym.store.journal import EVALUATIONS_FILE
 from clawrl_gym.ui.judging import judging_line, mark, reading_line, reading_of, teacher_line, why
-from clawrl_gym.ui.lessons import TaughtLine, evenly, hint_read, lesson_cards, read_lesson_log
+from clawrl_gym.ui.lessons import TaughtLine, hint_read, lesson_cards, read_lesson_log
 from clawrl_gym.ui.report import gap_legend, sign, tint, write_report
 from clawrl_gym.ui.run_data import read_run
 from tests.fake_run import HINT, make_run
@@ -123,6 +124,7 @@ def test_lessons_are_chosen_from_the_whole_run() -> None:
     assert [line.update for line in evenly(taught, 3)] == [0, 50, 99]
     assert evenly(taught[:2], 3) == taught[:2]
     assert evenly([], 3) == []
+    assert [len(evenly(taught, count)) for count in (0, 1, 2)] == [0, 1, 2]
 
 
 def test_a_lesson_whose_session_was_deleted_is_not_shown(judged: Path, tmp_path: Path) -> None:

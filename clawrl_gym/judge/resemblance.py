@@ -36,7 +36,7 @@ SIZE = _LETTER_PLACES + _MEANING_PLACES
 """Of the table."""
 COMPLAINT = 0.5
 """Logit above which an answer resembles complaints; `bench/judge_unseen.py` says how often."""
-CONTRADICTS = 1.0
+CONTRADICTS = 1.25
 """Logit from which on, above or below 0, a rule's +1 or -1 is not believed."""
 _LONGEST = 5
 """Letters of an n-gram."""

@@ -3,11 +3,13 @@
 A longer word is the reply's, the request's, both's or neither's; so is a number. With the meanings
 of the words around them (`concepts.py`) these are the same in every language: a question with
 nothing but new words asks for more, a denial before a word of the reply speaks against it, and who
-sets the request's number beside the reply's corrects it.
+sets the request's number beside the reply's corrects it. Short words and endings are known by how
+many letters stand in the request or the reply in the same order: "pro tone" says a request again.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
 
@@ -28,15 +30,24 @@ from clawrl_gym.judge.stems import (
 
 _WORD_SIGN, _NUMBER_SIGN = "@", "#"
 """What the names of an answer's words and numbers begin with; no meaning's does."""
+_STEPS = 4
+"""Shares of letters that are told apart."""
+_PIECE = 3
+"""Letters."""
+_LONG = 63
+"""Pieces; longer answers are not told apart."""
+_WORDS = re.compile(r"\w+")
+_MANY = 5
+"""Words and numbers of an answer; more are not told apart."""
 
 
 def taken_up(text: str, request: str, reply: str) -> set[str]:
-    """Words and numbers by whose they are, and with the meanings near them; none where the reply
-    has too few words to compare."""
+    """Words and numbers by whose they are, and with the meanings near them; none where there is no
+    answer, or the reply has too few words to compare."""
     reply_stems, request_stems = stems_of(reply[:READ_CHARS]), stems_of(request[:READ_CHARS])
-    if len(reply_stems) < LEAST_STEMS:
-        return set()
     plain = spelt(text).strip()
+    if not plain or len(reply_stems) < LEAST_STEMS:
+        return set()
     marks = [
         *_of_words(plain, request_stems, reply_stems),
         *_of_numbers(text, plain, numbers_of(request), numbers_of(reply)),
@@ -45,9 +56,33 @@ def taken_up(text: str, request: str, reply: str) -> set[str]:
     features = {
         each for each in combined(meanings, plain) if _WORD_SIGN in each or _NUMBER_SIGN in each
     }
-    if "?" not in plain:
+    is_question = "?" in plain
+    if not is_question:
         features.update(f"no question {name}" for _, name in marks)
+    whose = "".join(sorted({name for _, name in marks}))
+    features.add(f"of {whose} alone, {min(len(marks), _MANY)} marks, question {is_question}")
+    features.update(_covered(plain, spelt(request[:READ_CHARS]), spelt(reply[:READ_CHARS])))
     return features
+
+
+def _covered(plain: str, request: str, reply: str) -> Iterator[str]:
+    """How many of an answer's letters stand in the request and in the reply in the same order."""
+    pieces = _pieces(plain)
+    if not pieces:
+        return
+    size = f"{min(len(pieces), _LONG).bit_length()} long, question {'?' in plain}"
+    of_request, of_reply = (
+        round(_STEPS * len(pieces & _pieces(text)) / len(pieces)) for text in (request, reply)
+    )
+    yield f"{of_request} covered by the request, {size}"
+    yield f"{of_reply} covered by the reply, {size}"
+    yield f"{of_request} and {of_reply} covered, {size}"
+    yield f"{of_request} and {of_reply} covered"
+
+
+def _pieces(plain: str) -> set[str]:
+    framed = (f" {word} " for word in _WORDS.findall(plain))
+    return {word[at : at + _PIECE] for word in framed for at in range(len(word) - _PIECE + 1)}
 
 
 def _of_words(plain: str, request_stems: set[str], reply_stems: set[str]) -> Iterator[Meaning]:

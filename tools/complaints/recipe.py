@@ -40,7 +40,9 @@ _COMBINATIONS = 8
 """Of one line's alternatives."""
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 _SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[,.!?])")
-_EPOCHS = 12
+_EPOCHS = 7
+_AVERAGED_EPOCHS = 4
+"""The last ones, whose weights are averaged."""
 _RATE = 0.2
 _BIAS_RATE = 0.02
 _DECAY = 1e-4
@@ -51,6 +53,8 @@ _CONTEXT_DECAY = 5.0
 _NEWTON_STEPS = 20
 _OTHERS_ABOVE = 0.15
 """Share of the exchanges that are no complaints and yet resemble them."""
+_ALONE_ABOVE = 0.15
+"""The same of answers that stand alone."""
 _Features = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -107,27 +111,42 @@ def combinations(line: str) -> list[str]:
 
 
 def fitted(training: Sequence[Answer]) -> Resemblance:
-    """The same for the same answers. What counts for the text's logit and for what is taken up is
-    fitted on logits of exchanges whose situations the weights of the text had not seen."""
-    features_A = [_features(answer) for answer in training]
+    """The same for the same answers. The bias of a text that stands alone, and what counts for the
+    text's logit and for what is taken up, are fitted on logits of situations not seen before."""
+    features_A = [numbered(answer) for answer in training]
     weights_F, bias = _text_weights(training, features_A)
     exchanges = [at for at, answer in enumerate(training) if answer.reply]
     if not exchanges:
         return Resemblance(weights_F, bias)
-    situations = sorted({training[at].situation for at in exchanges})
-    part_of = {situation: place % _PARTS for place, situation in enumerate(situations)}
-    logits_A = np.zeros(len(training))
-    for part in range(_PARTS):
-        own = [at for at in exchanges if part_of[training[at].situation] == part]
-        others = sorted(set(range(len(training))) - set(own))
-        unseen_F, unseen_bias = _text_weights(
-            [training[at] for at in others], [features_A[at] for at in others]
-        )
-        for at in own:
-            places, values = features_A[at]
-            logits_A[at] = unseen_F[places].astype("float64") @ values + unseen_bias
+    logits_A = unseen_logits(training, features_A)
+    alone_A = np.array([not each.reply and each.kind != "complaint" for each in training])
+    if alone_A.any():
+        shift = float(COMPLAINT - np.quantile(logits_A[alone_A], 1 - _ALONE_ABOVE))
+        bias, logits_A = bias + shift, logits_A + shift
     context_K = _context_weights([training[at] for at in exchanges], logits_A[exchanges])
     return Resemblance(weights_F, bias, context_K)
+
+
+def unseen_logits(
+    training: Sequence[Answer], features_A: Sequence[_Features]
+) -> NDArray[np.float64]:
+    """Of each answer, by weights of the text that were made without its situation."""
+    part_A = np.array([_part_of(answer) for answer in training])
+    logits_A = np.zeros(len(training))
+    for part in range(_PARTS):
+        others = np.flatnonzero(part_A != part)
+        weights_F, bias = _text_weights(
+            [training[at] for at in others], [features_A[at] for at in others]
+        )
+        for at in np.flatnonzero(part_A == part):
+            places, values = features_A[at]
+            logits_A[at] = weights_F[places].astype("float64") @ values + bias
+    return logits_A
+
+
+def _part_of(answer: Answer) -> int:
+    name = answer.text if answer.situation == _MIXED else answer.situation
+    return zlib.crc32(name.encode()) % _PARTS
 
 
 def _text_weights(
@@ -138,7 +157,8 @@ def _text_weights(
     complains_A = [float(answer.kind == "complaint") for answer in training]
     counts_A = [_EXCHANGE_COUNTS if answer.reply else 1.0 for answer in training]
     weights_F, squares_F, bias = np.zeros(SIZE), np.full(SIZE, 1e-6), 0.0
-    for _ in range(_EPOCHS):
+    sums_F, biases = np.zeros(SIZE), 0.0
+    for epoch in range(_EPOCHS):
         for at in draw.permutation(len(training)):
             places, values = features_A[at]
             logit = weights_F[places] @ values + bias
@@ -147,7 +167,9 @@ def _text_weights(
             squares_F[places] += gradient**2
             weights_F[places] -= _RATE * gradient / np.sqrt(squares_F[places])
             bias -= _BIAS_RATE * error
-    return weights_F.astype(np.float16), float(bias)
+        if epoch >= _EPOCHS - _AVERAGED_EPOCHS:
+            sums_F, biases = sums_F + weights_F, biases + bias
+    return (sums_F / _AVERAGED_EPOCHS).astype(np.float16), float(biases / _AVERAGED_EPOCHS)
 
 
 def _context_weights(
@@ -175,6 +197,7 @@ def _lines(kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
         yield from ((kind, line) for line in filter(None, map(str.strip, lines.splitlines())))
 
 
-def _features(answer: Answer) -> _Features:
+def numbered(answer: Answer) -> _Features:
+    """Places of its features, and their values."""
     features = features_of(compared(answer.text), answer.request, answer.reply)
     return np.array(list(features)), np.array(list(features.values()))
