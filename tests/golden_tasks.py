@@ -13,6 +13,7 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.swe.corpus import corpus_instances
 from clawrl_gym.envs.terminal.composed.generated import composed_tasks, plain_tasks
 from clawrl_gym.envs.terminal.generated import generated_tasks
+from clawrl_gym.envs.toolcall.composed.generated import composed_tasks as office_tasks
 
 FOLDER = Path(__file__).parent / "fixtures/golden"
 SOURCES = {
@@ -20,6 +21,7 @@ SOURCES = {
     "swe": (corpus_instances(), 26),
     "composed": (composed_tasks(), 7),
     "plain": (plain_tasks(), 3),
+    "office": (office_tasks(), 9),
 }
 """Name -> source of tasks, number of families."""
 TASKS: dict[Split, int] = {"train": 8, "heldout": 4}

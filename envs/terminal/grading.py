@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from clawrl_gym.core.errors import EnvError, SandboxError
+from clawrl_gym.core.types import is_success
 from clawrl_gym.envs.report import REPORT_FAILED, REPORT_PASSED, Grade, report_of
 from clawrl_gym.envs.sandbox.interface import ExecResult, ListsFiles, Sandbox
 from clawrl_gym.envs.terminal.handover import hand_over
@@ -168,7 +169,7 @@ def _grade_on(
         make_log_folders(verifier)
     handed_over = hand_over(task, left, verifier, workdir, max_bytes)
     graded = _run_grader(replace(task, workdir=workdir), verifier, timeout_s, handed_over.exports)
-    if not handed_over.notes or graded.reward >= 1.0:
+    if not handed_over.notes or is_success(graded.reward):
         return graded
     return Grade(graded.reward, "\n".join([graded.report, *handed_over.notes]))
 
@@ -232,7 +233,8 @@ def _read_summary(
 
 def _graded(reward: float, result: ExecResult, timeout_s: float) -> Grade:
     """Solved from a reward of 1 on; less has its report, even when part of it was earned."""
-    return Grade(reward, REPORT_PASSED if reward >= 1.0 else report_of_output(result, timeout_s))
+    report = REPORT_PASSED if is_success(reward) else report_of_output(result, timeout_s)
+    return Grade(reward, report)
 
 
 def _clear(task: Task, fresh: Sandbox) -> str:

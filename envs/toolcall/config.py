@@ -33,13 +33,14 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("tasks",)
-    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "shop"})
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "shop", "composed"})
 
     type: Literal["toolcall"] = "toolcall"
     id: str = GYM_ID
     tasks: str = "generated"
-    """`generated`: the shipped seeded families; `shop`: the shop with its simulated customers; else
-    a JSON or JSONL file of tasks, or a folder or file of BFCL, tau-bench or tau2-bench."""
+    """`generated`: the shipped seeded families; `shop`: the shop with its simulated customers;
+    `composed`: several things to do with one request, in an office; else a JSON or JSONL file of
+    tasks, or a folder or file of BFCL, tau-bench or tau2-bench."""
     families: list[str] | None = None
     """Only these generated families; None takes all."""
     mcp: list[McpServerConfig] = Field(default_factory=list)

@@ -122,6 +122,11 @@ def read_script(script: Json) -> Script | Role:
         raise TaskError(f"the customer's script is wrong at {where!r}: {first['msg']}") from None
 
 
+def asks_for_yes(reply: str) -> bool:
+    """Whether a customer would answer yes or no."""
+    return _ASKS.search(reply) is not None and _ASKS_FOR_YES.search(reply) is not None
+
+
 class RolePlayer(Protocol):
     """A model that speaks for customers."""
 
@@ -186,7 +191,7 @@ class ScriptedCustomer:
         if not answers:
             self._patience -= 1
             return script.unsure if self._patience > 0 else None
-        return " ".join(answers)
+        return " ".join(dict.fromkeys(answers))
 
 
 class PlayedCustomer:

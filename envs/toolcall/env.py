@@ -46,20 +46,20 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         the same, after `max_turns` replies of a task without such a number. Tools that fail by
         themselves, or a user's model that does, raise EnvError: no reward is made up for it.
     Options
-        `tasks` ("generated", "shop", or the path of tasks: our JSON, BFCL, tau-bench, tau2-bench),
-        `families` (of generated tasks, None for all), `mcp` (servers whose tools are offered too),
-        `user` ("scripted", or "model": a model finds the words of a simulated user) with
-        `user_base_url`, `user_key`, `user_model`, `user_timeout_s`; `judge_base_url`, `judge_key`,
-        `judge_model`, `judge_timeout_s` (who grades assertions in words); `max_turns`,
-        `call_timeout_s`,
-        `sandbox` (of the Python interpreter and of programs that grade, as in `SandboxConfig`),
-        `open_sandbox` (None for the configured kind), `render_mode` ("ansi": the conversation so
-        far).
+        `tasks` ("generated", "shop", "composed", or the path of tasks: our JSON, BFCL, tau-bench,
+        tau2-bench), `families` (of generated tasks, None for all), `mcp` (servers whose tools are
+        offered too), `user` ("scripted", or "model": a model finds the words of a simulated user)
+        with `user_base_url`, `user_key`, `user_model`, `user_timeout_s`; `judge_base_url`,
+        `judge_key`, `judge_model`, `judge_timeout_s` (who grades assertions in words); `max_turns`,
+        `call_timeout_s`, `sandbox` (of the Python interpreter and of programs that grade, as in
+        `SandboxConfig`), `open_sandbox` (None for the configured kind), `render_mode` ("ansi": the
+        conversation so far).
     Info
         Always `task`, `family`, `split`, `tools`, `next_state_role`, `system` (what the assistant
-        is told before, such as a shop's rules), `error` (None: failures are exceptions) and
-        `report`: empty until the end, then "Test report: passed", or "Test report: failed" with a
-        line for each thing that is missing. No observation holds the report.
+        is told before, such as a shop's rules), `difficulty` (1 where nothing rates the tasks),
+        `error` (None: failures are exceptions) and `report`: empty until the end, then
+        "Test report: passed", or "Test report: failed" with a line for each thing that is missing.
+        No observation holds the report.
     Version
         v0: first version.
     """
@@ -168,6 +168,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
             "tools": self._tools,
             "next_state_role": "tool" if self._awaits_results else "user",
             "system": task.system,
+            "difficulty": task.difficulty,
         }
 
 

@@ -1,4 +1,4 @@
-"""Where tool-call tasks come from: the shipped families, the shop, or a user's files."""
+"""Where tool-call tasks come from: shipped families, the shop, composed tasks, a user's files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext
 
-GENERATED, SHOP = "generated", "shop"
+GENERATED, SHOP, COMPOSED = "generated", "shop", "composed"
 
 
 def open_source(context: ToolContext) -> TaskSource[ToolTask]:
@@ -23,13 +23,17 @@ def open_source(context: ToolContext) -> TaskSource[ToolTask]:
         from clawrl_gym.envs.toolcall.shop.generated import shop_tasks
 
         return shop_tasks(families)
+    if tasks == COMPOSED:
+        from clawrl_gym.envs.toolcall.composed.generated import composed_tasks
+
+        return composed_tasks(families)
     if families is not None:
         raise ConfigError(f"env.families chooses generated tasks only, got env.tasks={tasks!r} too")
     path = Path(tasks).expanduser()
     if not path.exists():
         raise ConfigError(
-            f"got env.tasks={tasks!r}, expected {GENERATED!r}, {SHOP!r}, or a file or folder of "
-            f"tasks (there is no {str(path.absolute())!r})"
+            f"got env.tasks={tasks!r}, expected {GENERATED!r}, {SHOP!r}, {COMPOSED!r}, or a file "
+            f"or folder of tasks (there is no {str(path.absolute())!r})"
         )
     return _of_files(path, context)
 

@@ -92,3 +92,5 @@ class ToolTask:
     """The oracle: one reply a step."""
     turns: int | None = None
     """The task's own number of turns; None leaves it to the environment."""
+    difficulty: int = 1
+    """What a source that rates its tasks says of this one; 1 where nothing does."""

@@ -21,6 +21,7 @@ TOOLSETS: Mapping[str, str] = {
     "calculator": "clawrl_gym.envs.toolcall.toolsets.calculator:make",
     "files": "clawrl_gym.envs.toolcall.toolsets.files:make",
     "mcp": "clawrl_gym.envs.toolcall.toolsets.mcp:make",
+    "office": "clawrl_gym.envs.toolcall.office:make",
     "python": "clawrl_gym.envs.toolcall.toolsets.python:make",
     "shop": "clawrl_gym.envs.toolcall.shop:make",
     "tau2_airline": "clawrl_gym.envs.toolcall.benchmarks.tau_airline:make",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw, text
+from clawrl_gym.envs.phrasing import Phrasings
 from clawrl_gym.envs.terminal.checks import tar_files
-from clawrl_gym.envs.terminal.composed.skill import TEXTS, Args, Kind, Phrasings, Skill, fixed
+from clawrl_gym.envs.terminal.composed.skill import TEXTS, Args, Kind, Skill, fixed
 from clawrl_gym.envs.terminal.composed.world import Refused, World
 from clawrl_gym.envs.terminal.families.files import packed_tar
 

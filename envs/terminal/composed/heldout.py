@@ -8,7 +8,8 @@ from __future__ import annotations
 import posixpath
 
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw, text
-from clawrl_gym.envs.terminal.composed.skill import Args, Kind, Phrasings, Skill
+from clawrl_gym.envs.phrasing import Phrasings
+from clawrl_gym.envs.terminal.composed.skill import Args, Kind, Skill
 from clawrl_gym.envs.terminal.composed.world import World
 
 LAYOUT = "LAYOUT.md"

@@ -6,11 +6,11 @@ import hashlib
 from collections import Counter
 
 from clawrl_gym.envs.draw import WORDS, Draw, text
+from clawrl_gym.envs.phrasing import Phrasings
 from clawrl_gym.envs.terminal.composed.skill import (
     TEXTS,
     Args,
     Kind,
-    Phrasings,
     Skill,
     fixed,
     turned,

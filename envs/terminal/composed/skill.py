@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
-from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw, text
+from clawrl_gym.envs.phrasing import Phrasings
 from clawrl_gym.envs.terminal.composed.world import World
 
 Args = Mapping[str, str]
@@ -52,20 +52,6 @@ TEXTS = frozenset({Kind.LINES, Kind.NUMBERS, Kind.TABLE, Kind.LOG})
 
 
 @dataclass(frozen=True, slots=True)
-class Phrasings:
-    """Ways to ask, as imperatives; those of one split are never used in the other.
-
-    Fields are the arguments, and `{put} ... {into}`, which stands for "write ... to B" and others.
-    """
-
-    train: tuple[str, ...]
-    heldout: tuple[str, ...]
-
-    def of(self, split: Split) -> tuple[str, ...]:
-        return self.heldout if split == "heldout" else self.train
-
-
-@dataclass(frozen=True, slots=True)
 class Skill:
     """One thing to do."""
 
@@ -75,6 +61,8 @@ class Skill:
     makes: Kind | None
     """Kind of its target, unless that is its source's own; None: it has no target."""
     phrasings: Phrasings
+    """Fields are the arguments, and `{put} ... {into}`, which stands for "write ... to B" and
+    others."""
     command: str
     """With the arguments as fields; those of files are quoted."""
     effect: Effect

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from clawrl_gym.envs.draw import WORDS, Draw, text
+from clawrl_gym.envs.phrasing import Phrasings
 from clawrl_gym.envs.terminal.composed.skill import (
     Args,
     Kind,
-    Phrasings,
     Skill,
     fixed,
     turned,

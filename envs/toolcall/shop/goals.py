@@ -15,7 +15,10 @@ CHANGES = frozenset(
 _MAX_NUMBERS = 4
 _REFUSALS = re.compile(
     r"\b(?:cannot|can not|can['\u2019]t|could not|couldn['\u2019]t|unable|not able|not possible|"
-    r"impossible|not allowed|won['\u2019]t|no longer possible|unfortunately|sorry|only possible)\b",
+    r"impossible|not allowed|won['\u2019]t|no longer possible|unfortunately|sorry|only possible|"
+    r"not permitted|do(?:es)?(?: not|n['\u2019]t) (?:allow|permit)|must not|"
+    r"mustn['\u2019]t|may not|forbids?|forbidden|prohibits?|prohibited|"
+    r"against the (?:rules?|policy)|refused?)\b",
     re.IGNORECASE,
 )
 

@@ -6,19 +6,16 @@ that, such as a return after too long a time, is the assistant's to know: tools 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from clawrl_gym.core.types import Json, Tool
+from clawrl_gym.envs.toolcall.records import as_json, plain, record_of, short
 from clawrl_gym.envs.toolcall.shop.world import Order, ShopUser, World, read_world
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure, tool
-
-MAX_TEXT_CHARS = 200
-"""Of an address, a reason or a note: what is written into the world stays small."""
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
@@ -40,8 +37,6 @@ TOOLS: tuple[Tool, ...] = (
     tool("return_items", "Take back items of a delivered order", {"order": _TEXT, "items": _TEXTS}),
     tool("hand_over", "Hand the customer over to a human colleague", {"why": _TEXT}),
 )
-
-T = TypeVar("T")
 
 
 class ShopTools:
@@ -66,36 +61,36 @@ class ShopTools:
         """Nothing is open."""
 
     def find_user(self, name: str, zip: str) -> str:
-        identity = (_plain(name), _plain(zip))
+        identity = (plain(name), plain(zip))
         for user_id, user in self._world.users.items():
-            if (_plain(user.name), _plain(user.zip)) == identity:
+            if (plain(user.name), plain(user.zip)) == identity:
                 return self._shown_user(user_id, user)
         raise ToolFailure(f"no user is called {name} with zip {zip}")
 
     def get_user(self, user: str) -> str:
-        return self._shown_user(user, _row("user", user, self._world.users))
+        return self._shown_user(user, record_of("user", user, self._world.users))
 
     def get_order(self, order: str) -> str:
-        return _json({"order": order, **self._order(order).model_dump(exclude_defaults=True)})
+        return as_json({"order": order, **self._order(order).model_dump(exclude_defaults=True)})
 
     def get_product(self, product: str) -> str:
-        row = _row("product", product, self._world.products)
-        return _json({"product": product, **row.model_dump()})
+        row = record_of("product", product, self._world.products)
+        return as_json({"product": product, **row.model_dump()})
 
     def list_products(self, kind: str) -> str:
         products = {
             product_id: {"name": product.name, "price": product.price, "stock": product.stock}
             for product_id, product in self._world.products.items()
-            if _plain(product.kind) == _plain(kind)
+            if plain(product.kind) == plain(kind)
         }
         if not products:
             kinds = sorted({product.kind for product in self._world.products.values()})
             raise ToolFailure(f"no product is of kind {kind}; kinds: {', '.join(kinds)}")
-        return _json(products)
+        return as_json(products)
 
     def cancel_order(self, order: str, reason: str) -> str:
         row = self._order_that_is("pending", order)
-        row.reason = _short("reason", reason)
+        row.reason = short("reason", reason)
         row.status = "cancelled"
         for item in row.items:
             self._world.products[item].stock += 1
@@ -103,11 +98,11 @@ class ShopTools:
 
     def change_address(self, order: str, address: str) -> str:
         row = self._order_that_is("pending", order)
-        row.address = _short("address", address)
+        row.address = short("address", address)
         return f"{order} goes to {address}"
 
     def move_user(self, user: str, address: str) -> str:
-        _row("user", user, self._world.users).address = _short("address", address)
+        record_of("user", user, self._world.users).address = short("address", address)
         return f"{user} lives at {address}"
 
     def exchange_item(self, order: str, item: str, product: str) -> str:
@@ -115,7 +110,7 @@ class ShopTools:
         if row.status not in ("pending", "delivered"):
             raise ToolFailure(f"order {order} is {row.status}: nothing of it can be exchanged")
         self._check_items(order, row, [item])
-        new = _row("product", product, self._world.products)
+        new = record_of("product", product, self._world.products)
         old = self._world.products[item]
         if new.kind != old.kind:
             raise ToolFailure(f"{item} is a {old.kind} and {product} is a {new.kind}")
@@ -139,16 +134,16 @@ class ShopTools:
         return f"{' '.join(items)} of {order} comes back"
 
     def hand_over(self, why: str) -> str:
-        _short("why", why)
+        short("why", why)
         self._world.handed_over = True
         return "a colleague takes over"
 
     def _shown_user(self, user_id: str, user: ShopUser) -> str:
         orders = [name for name, order in self._world.orders.items() if order.user == user_id]
-        return _json({"user": user_id, **user.model_dump(), "orders": orders})
+        return as_json({"user": user_id, **user.model_dump(), "orders": orders})
 
     def _order(self, order: str) -> Order:
-        return _row("order", order, self._world.orders)
+        return record_of("order", order, self._world.orders)
 
     def _order_that_is(self, status: str, order: str) -> Order:
         row = self._order(order)
@@ -176,26 +171,5 @@ def make(task: ToolTask, context: ToolContext) -> ShopTools:
     return ShopTools(read_world(task.state.get("shop", {})))
 
 
-def _row(kind: str, name: str, rows: Mapping[str, T]) -> T:
-    if name not in rows:
-        raise ToolFailure(f"there is no {kind} {name[:MAX_TEXT_CHARS]}")
-    return rows[name]
-
-
-def _short(field: str, text: str) -> str:
-    if not text.strip() or len(text) > MAX_TEXT_CHARS:
-        raise ToolFailure(f"expected a {field} of 1 to {MAX_TEXT_CHARS} characters")
-    return text.strip()
-
-
-def _plain(text: str) -> str:
-    """Without what people write in different ways."""
-    return " ".join(text.split()).casefold()
-
-
 def _list(items: Counter[str]) -> str:
     return ", ".join(sorted(items.elements())) or "nothing"
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,143 @@
+"""Composed tool-call tasks by id: `office-chain-train-000123` is family, split and number.
+
+Everything in the task follows from its id. Skills in one order belong to one split by their hash,
+and no way of asking is used in both. Families that are held out as a whole have no training tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from clawrl_gym.core.types import Json, Split
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.task_ids import GeneratedTasks, parse_id, select_families
+from clawrl_gym.envs.toolcall.composed.families import FAMILIES, Composed
+from clawrl_gym.envs.toolcall.composed.goals import (
+    CONFIRMING,
+    LOOKS,
+    ConfirmationGoal,
+    NameGoal,
+    OfficeGoal,
+    SeenGoal,
+)
+from clawrl_gym.envs.toolcall.composed.plan import Plan, Turn
+from clawrl_gym.envs.toolcall.composed.wording import system, with_budget
+from clawrl_gym.envs.toolcall.families.family import replies
+from clawrl_gym.envs.toolcall.goals import AnswerGoal
+from clawrl_gym.envs.toolcall.office.toolset import TOOLS
+from clawrl_gym.envs.toolcall.office.world import state_of
+from clawrl_gym.envs.toolcall.schema import name_of
+from clawrl_gym.envs.toolcall.shop.goals import RefusalGoal
+from clawrl_gym.envs.toolcall.task import Goal, ToolTask
+
+PREFIX = "office-"
+HELDOUT_FAMILIES = frozenset(name for name, family in FAMILIES.items() if family.heldout_only)
+"""Without training tasks."""
+_SPARE_REPLIES = 3
+"""Beyond what the oracle takes with a call a reply."""
+_MAX_ATTEMPTS = 2_000
+_MORE_TOOLS = 3
+"""That change things and are not needed."""
+_NAMES = tuple(name_of(tool) for tool in TOOLS)
+_LOOKS = tuple(name for name in _NAMES if name.startswith(LOOKS))
+_AREAS = ("people", "ticket", "meeting", "room", "item", "order")
+
+
+def composed_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[ToolTask]:
+    """The shipped families as a source of tasks; None takes all of them.
+
+    Raises ConfigError for an unknown family or an empty list.
+    """
+    chosen = select_families(FAMILIES, families)
+    return GeneratedTasks(chosen, make_task, PREFIX, HELDOUT_FAMILIES)
+
+
+def make_task(task_id: str) -> ToolTask:
+    """The task of an id. Raises TaskError for what is not an id."""
+    parsed = parse_id(task_id, FAMILIES, PREFIX, HELDOUT_FAMILIES)
+    return task_of(task_id, compose(parsed.family, parsed.split, parsed.number))
+
+
+def task_of(task_id: str, composed: Composed) -> ToolTask:
+    """What was composed for an id, as a task."""
+    parsed, plan = parse_id(task_id, FAMILIES, PREFIX), composed.plan
+    turns = len(plan.turns) + _SPARE_REPLIES
+    tools = _tools(plan, Draw(f"{task_id}/tools"))
+    return ToolTask(
+        id=task_id,
+        family=parsed.family,
+        split=parsed.split,
+        instruction=with_budget(composed.instruction, turns),
+        goals=tuple(_goals(plan)),
+        toolsets=("office", *(["calculator"] if "calculate" in tools else [])),
+        tools=tools,
+        system=system(plan.rules),
+        state={"office": state_of(plan.start)},
+        customer=_customer(plan),
+        solution=replies(*map(_as_reply, plan.turns)),
+        turns=turns,
+        difficulty=plan.difficulty,
+    )
+
+
+def compose(family: str, split: Split, number: int) -> Composed:
+    """What an id stands for, before it is a task."""
+    seeds = (f"{PREFIX}{family}/{split}/{number}/{attempt}" for attempt in range(_MAX_ATTEMPTS))
+    return next(
+        composed
+        for seed in seeds
+        if (composed := FAMILIES[family].draw(Draw(seed), split)) is not None
+    )
+
+
+def _as_reply(turn: Turn) -> str | list[tuple[str, Json]]:
+    return turn if isinstance(turn, str) else [turn]
+
+
+def _goals(plan: Plan) -> Iterator[Goal]:
+    yield OfficeGoal(state_of(plan.end))
+    for part in plan.parts:
+        if isinstance(part.answer, int):
+            yield AnswerGoal(str(part.answer))
+        elif part.answer is not None:
+            names = tuple(sorted({person.name for person in plan.start.people.values()}))
+            yield NameGoal(str(part.answer), names)
+        if part.verdict == "forbidden":
+            yield RefusalGoal()
+        if part.seen and (part.answer is not None or part.verdict == "forbidden"):
+            yield SeenGoal(tuple(sorted(part.seen)))
+        if part.verdict in ("confirmed", "denied"):
+            yield ConfirmationGoal(*part.calls[-1])
+
+
+def _customer(plan: Plan) -> dict[str, object] | None:
+    """Who answers questions, where a rule may ask for a yes; None: the first reply without a call
+    is the last."""
+    if not plan.rules:
+        return None
+    denied = [part for part in plan.parts if part.verdict == "denied"]
+    answer = "Yes, go ahead."
+    if denied:
+        record = next(iter(denied[0].words.values()))
+        answer = f"No, then do not do that to {record}. The rest stands."
+    return {
+        "type": "script",
+        "yes": answer,
+        "answers": [{"when": list(CONFIRMING), "say": answer}],
+        "unsure": "I have said all that I know.",
+    }
+
+
+def _tools(plan: Plan, draw: Draw) -> tuple[str, ...]:
+    """What is needed, all that looks at what it is about, and some tools that are not needed."""
+    needed = {name for name, _ in (*plan.calls, *_unmade(plan))}
+    areas = {area for area in _AREAS for name in needed if area in f"{name} people"}
+    looks = {name for name in _LOOKS if any(area in name for area in {*areas, "person"})}
+    others = [name for name in _NAMES if name not in {*_LOOKS, *needed}]
+    offered = {*needed, *looks, *draw.some(others, _MORE_TOOLS)}
+    return (*(name for name in _NAMES if name in offered), *(offered - set(_NAMES)))
+
+
+def _unmade(plan: Plan) -> list[tuple[str, Json]]:
+    """Calls that a rule forbids, which could be made."""
+    return [part.calls[-1] for part in plan.parts if not part.is_done]

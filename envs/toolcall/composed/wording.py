@@ -1,0 +1,57 @@
+"""Puts the parts of a plan into one request, and what the assistant is told before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+
+from clawrl_gym.core.types import Split
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.phrasing import CLOSINGS, Choices, Ordered, draw_style
+from clawrl_gym.envs.toolcall.composed.plan import Part
+from clawrl_gym.envs.toolcall.composed.rules import ALWAYS
+
+_BUDGET = "You have {n} replies."
+
+_OPENING: Choices = MappingProxyType(
+    {
+        "train": (
+            "", "", "", "Hi! ", "Hello, I need a hand. ", "Good morning. ", "Some things to do: ",
+            "I am in a hurry. ", "This is for the Monday round. ", "We are sorting a few things. ",
+        ),
+        "heldout": (
+            "", "", "Hey there. ", "Before I leave, a few things. ",
+            "Could you see to this for me? ", "My boss wants this by noon. ",
+        ),
+    }
+)  # fmt: skip
+
+
+def request(draw: Draw, split: Split, parts: Sequence[Part]) -> Ordered:
+    """The request, and the parts in the order of its text."""
+
+    def depends(after: int, before: int) -> bool:
+        return parts[after].depends_on(parts[before])
+
+    clauses = [draw.pick(part.phrasings.of(split)).format(**part.words) for part in parts]
+    clauses = [
+        clause if part.answer is None else f"{part.words['lead']} {clause}"
+        for clause, part in zip(clauses, parts, strict=True)
+    ]
+    body, order = draw_style(draw, len(parts), depends).write(draw, split, clauses, depends)
+    opening, closing = draw.pick(_OPENING[split]), draw.pick(CLOSINGS[split])
+    if body.endswith("\n"):  # a list, after which a line begins
+        closing = closing.lstrip()
+    return f"{opening}{body}{closing}", order
+
+
+def with_budget(request: str, replies: int) -> str:
+    """A request that says how many replies there are."""
+    between = "" if request.endswith("\n") else " "
+    return f"{request}{between}{_BUDGET.format(n=replies)}"
+
+
+def system(rules: Sequence[str]) -> str:
+    """What the assistant is told before, with these rules more."""
+    first, *always = ALWAYS
+    return "\n".join([first, *(f"{i}. {rule}" for i, rule in enumerate((*always, *rules), 1))])
