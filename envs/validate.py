@@ -260,9 +260,9 @@ def _parse(
     command.add_argument("--sandbox", choices=("auto", *SANDBOXES.builtin), default="auto")
     command.add_argument("--split", choices=("all", *_SPLITS), default="all")
     command.add_argument("--ids", help="only these tasks, separated by commas")
-    command.add_argument("--limit", type=_count, help="only so many tasks")
+    command.add_argument("--limit", type=count, help="only so many tasks")
     command.add_argument(
-        "--jobs", type=_count, default=min(4, os.cpu_count() or 1), help="tasks at a time"
+        "--jobs", type=count, default=min(4, os.cpu_count() or 1), help="tasks at a time"
     )
     command.add_argument("--json", action="store_true", help="print the rows as JSON")
     add_arguments(command)
@@ -271,7 +271,8 @@ def _parse(
     return parser.parse_args(arguments)
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """A whole number above 0, for argparse."""
     if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 1_000_000:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number above 0")
     return int(text)

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 
 from clawrl_gym.envs.sandbox.interface import FileData, Sandbox
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from clawrl_gym.envs.swe.bugs.suite import script_of
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.corpus import make_instance, modules_of
 from clawrl_gym.envs.swe.corpus.diff import git_diff
@@ -762,6 +763,13 @@ def _smith() -> Instance:
     return _here(_row(_TEST + _HIDDEN, _TEST + _HIDDEN, _NEW, **names), _TEST + _HIDDEN)
 
 
+def _own() -> Instance:
+    """As of a repository of somebody's own: its tests stand in it, and all that there are run."""
+    test = _TEST + _HIDDEN
+    instance = _row(test, test, _NEW, eval_script=script_of("python3 -m pytest", 30))
+    return replace(instance, test_files={"tests/test_price.py": test})
+
+
 def _of_unittest() -> Instance:
     ids = (
         "test_fee (tests.test_price.PriceTests.test_fee)",
@@ -788,6 +796,7 @@ PYTHON_GROUNDS: Mapping[str, Callable[[], Instance]] = {
     "row, edited test": lambda: _row(_TEST, _EDITED, _EDITED_IDS),
     "row, SWE-smith": _smith,
     "row, unittest": _of_unittest,
+    "own repository": _own,
 }
 NODE_GROUNDS: Mapping[str, Callable[[], Instance]] = {
     "corpus, node": partial(make_instance, "swe-versions-train-000000"),

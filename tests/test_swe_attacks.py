@@ -30,6 +30,7 @@ QUICK = {
         "equal and unequal to everything",
         "a filter between the runner and its log",
     ),
+    "own repository": ("pytest's reports replaced",),
     "row, unittest": ("unittest's assertions do nothing", "no module named pytest"),
 }
 

@@ -1,15 +1,20 @@
-"""`python -m clawrl_gym.envs.swe validate PATH`: is every instance what it says?"""
+"""`python -m clawrl_gym.envs.swe validate PATH`: is every instance what it says?
+
+`make-bugs REPOSITORY OUT` makes instances of a repository of your own.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from clawrl_gym.config import SandboxConfig
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.env import SweEnv
-from clawrl_gym.envs.validate import main
+from clawrl_gym.envs.validate import count, main
+
+PROG = "python -m clawrl_gym.envs.swe"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,5 +48,20 @@ def _config(args: argparse.Namespace, sandbox: Mapping[str, object]) -> SweEnvCo
     return config.model_copy(update={"sandbox": SandboxConfig.of({**limits, **sandbox})})
 
 
+def _commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from clawrl_gym.envs.swe.bugs.command import add_arguments, make_bugs
+
+    command = commands.add_parser(
+        "make-bugs", help="bugs in a repository of your own that its tests notice, as instances"
+    )
+    add_arguments(command, count)
+    command.set_defaults(run=make_bugs)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command: exit code 0 when all is well, 1 when something does not hold, 2 if wrong."""
+    return main(PROG, _arguments, _make, arguments, prepare=_prepare, add_commands=_commands)
+
+
 if __name__ == "__main__":
-    sys.exit(main("python -m clawrl_gym.envs.swe", _arguments, _make, prepare=_prepare))
+    sys.exit(run(sys.argv[1:]))

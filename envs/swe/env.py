@@ -81,7 +81,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
         super().__init__(config.max_turns, render_mode)
         self._command_timeout_s = config.command_timeout_s
         self._grader_timeout_s = config.grader_timeout_s
-        self._sandboxes = _sandboxes(config, open_sandbox)
+        self._sandboxes = sandboxes_of(config, open_sandbox)
         self._source = open_source(config)
         self._last_result = _NO_COMMAND
         self._submitted = ""
@@ -97,7 +97,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
     @staticmethod
     def prepare(config: SweEnvConfig, say: Callable[[str], None]) -> None:
         """Build or check the image that instances without one of their own share."""
-        sandboxes = _sandboxes(config, None)
+        sandboxes = sandboxes_of(config)
         if sandboxes.kind == "docker" and sandboxes.config.image is not None:
             from clawrl_gym.envs.sandbox.docker.images import ensure_image
 
@@ -111,7 +111,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
     @staticmethod
     def long_preparation(config: SweEnvConfig) -> str | None:
         """Of Docker only; None where an episode can begin at once."""
-        sandboxes = _sandboxes(config, None)
+        sandboxes = sandboxes_of(config)
         missing = sandboxes.missing_image()
         if missing is None and sandboxes.kind == "docker" and lives_in_images(config):
             return "images of instances are pulled when an instance is first drawn"
@@ -221,7 +221,7 @@ def submission_of(result: ExecResult) -> str | None:
     return rest if rest.strip() and not result.truncated else ""
 
 
-def _sandboxes(config: SweEnvConfig, opener: Opener | None) -> Sandboxes:
+def sandboxes_of(config: SweEnvConfig, opener: Opener | None = None) -> Sandboxes:
     """Of the kind that fits this machine unless one is named; for Docker with an image."""
     kind = config.sandbox.type
     if kind == "auto":

@@ -44,13 +44,22 @@ class Instance:
     """Docker image that holds the repository; None: `files` are put into the sandbox."""
     files: Mapping[str, FileData] = field(default_factory=dict)
     """The repository before the fix, by path relative to `workdir`; committed once at reset."""
+    archive: str | None = None
+    """Path of a tar.gz (`archive.py`) that is put into the sandbox instead of `files`."""
     setup_patch: str = ""
-    """Applied and committed at reset: SWE-smith's images hold the repository without its bug."""
+    """Applied and committed at reset: SWE-smith's images, and archives, hold the repository without
+    its bug."""
     context: str | None = None
     """Folder whose Dockerfile makes `image`, for when no registry has it."""
     workdir: str = WORKDIR
+    hidden: tuple[str, ...] = ()
+    """Paths of an image that its tests need and an agent is not shown."""
     modules: tuple[str, ...] = ()
     """Python modules that its tests need and that a sandbox without an image is shown."""
+    python: str = ""
+    """Python of this machine that a sandbox without an image is shown (`interpreter.py`)."""
+    import_roots: tuple[str, ...] = ()
+    """Folders of the sandbox in which Python looks for modules first."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the agent's commands."""
     family: str = ""

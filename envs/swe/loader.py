@@ -15,7 +15,8 @@ from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.selection import LeftOut, Selection
-from clawrl_gym.envs.swe.row import CONTEXT_FIELD, Row
+from clawrl_gym.envs.swe.r2e import is_r2e, swebench_row
+from clawrl_gym.envs.swe.row import ARCHIVE_FIELD, CONTEXT_FIELD, Row
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _SUFFIXES = (".json", ".jsonl", ".parquet")
@@ -35,6 +36,8 @@ _TASK_FILES = {
 }
 _TASK, _TESTS, _DOCKERFILE = "task.yaml", "tests.json", "Dockerfile"
 MAX_TASK_FILE_BYTES = 32 << 20
+REPOSITORY_FIELD = "repository"
+"""Name of a packed repository in the folder of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ def _gather(parts: list[tuple[Path, Iterator[object]]]) -> Rows:
     for path, part_rows in parts:
         split = _split_of(path)
         for number, row in enumerate(_whole_or_error(part_rows), 1):
+            if is_r2e(row):
+                row = _or_error(swebench_row, row)
             instance_id = row.get("instance_id") if isinstance(row, Mapping) else None
             place = f"{path}: row {number}"
             if isinstance(row, TaskError):
@@ -138,7 +143,26 @@ def _read_file(path: Path) -> Iterator[object]:
     }
     if path.suffix not in readers:
         raise ConfigError(f"got the file {str(path)!r}, expected one of {', '.join(_SUFFIXES)}")
-    return readers[path.suffix](path)
+    return (_with_archive(path, row) for row in readers[path.suffix](path))
+
+
+def _with_archive(path: Path, row: object) -> object:
+    """A row that names a packed repository: it lies beside the row's file."""
+    if not isinstance(row, dict) or not isinstance(row.get(REPOSITORY_FIELD), str):
+        return row
+    return row | {ARCHIVE_FIELD: str(path.absolute().parent / Path(row[REPOSITORY_FIELD]).name)}
+
+
+def is_packed(where: str) -> bool:
+    """Whether a place holds rows with packed repositories, by its first row."""
+    path = Path(where).expanduser()
+    files = _files(path) if path.is_dir() else [path] if path.is_file() else []
+    for file in files:
+        if file.suffix == ".jsonl":
+            with file.open(encoding="utf-8", errors="replace") as lines:
+                first = _or_error(_loads, next(lines, ""), str(file))
+            return isinstance(first, dict) and REPOSITORY_FIELD in first
+    return False
 
 
 def _read_json(path: Path) -> Iterator[object]:

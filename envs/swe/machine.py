@@ -17,7 +17,7 @@ from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.corpus import modules_of, untestable
 from clawrl_gym.envs.swe.modules import module_mounts
-from clawrl_gym.envs.swe.source import corpus_families, lives_in_images
+from clawrl_gym.envs.swe.source import corpus_families, is_of_this_machine, lives_in_images
 
 _FRAMEWORKS = (
     "install the framework below /usr (pytest: beside this package), start an engine, whose image "
@@ -39,8 +39,11 @@ def settled(config: SweEnvConfig, say: Callable[[str], None]) -> SweEnvConfig:
         raise SandboxError(f"{search.refusal()}{_without_images(config)}")
     sandbox = config.sandbox.model_copy(update={"type": kind})
     config = config.model_copy(update={"sandbox": sandbox})
-    if search.address is not None:
+    if kind == "docker":
         say(f"env=swe: sandbox=docker, {search.address}")
+        return config
+    if is_of_this_machine(config):
+        say("env=swe: sandbox=bubblewrap, for repositories that run with a Python of this machine")
         return config
     for trouble in search.troubles:
         say(f"env=swe: {trouble}")
@@ -76,8 +79,10 @@ def require_package(name: str, use: str) -> None:
 
 def usual_kind(config: SweEnvConfig, search: EngineSearch) -> str:
     """What `sandbox=auto` stands for: bubblewrap where nothing answers, names or wants Docker."""
-    answers = search.address is not None
-    return "docker" if answers or search.named or _wants_docker(config) else "bubblewrap"
+    if _wants_docker(config):
+        return "docker"
+    answers = search.address is not None or search.named
+    return "docker" if answers and not is_of_this_machine(config) else "bubblewrap"
 
 
 def _wants_docker(config: SweEnvConfig) -> bool:

@@ -1,13 +1,14 @@
 """Python modules of this machine that sandboxes without an image are shown: test frameworks.
 
-Only the named modules, read-only, out of whatever folder they are installed in; nothing else of
-that folder is seen.
+Only the named modules with the metadata of their packages, in which pytest looks for versions;
+read-only, out of whatever folder they are installed in. Nothing else of that folder is seen.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -19,8 +20,17 @@ MODULES_FOLDER = "/opt/clawrl/python"
 @functools.cache
 def module_mounts(names: tuple[str, ...]) -> Mapping[str, str]:
     """Files and folders of the modules that are installed here, by their paths in a sandbox."""
-    sources = (source for name in names if (source := _source_of(name)) is not None)
-    return MappingProxyType({f"{MODULES_FOLDER}/{path.name}": str(path) for path in sources})
+    sources = [(name, source) for name in names if (source := _source_of(name)) is not None]
+    paths = [path for name, source in sources for path in (source, *_metadata_of(name, source))]
+    return MappingProxyType({f"{MODULES_FOLDER}/{path.name}": str(path) for path in paths})
+
+
+def _metadata_of(name: str, source: Path) -> list[Path]:
+    try:
+        folder = source.parent / f"{name}-{version(name)}.dist-info"
+    except PackageNotFoundError:
+        return []
+    return [folder] if folder.is_dir() else []
 
 
 def _source_of(name: str) -> Path | None:

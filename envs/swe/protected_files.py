@@ -31,9 +31,10 @@ _STEERING = re.compile(
     r"|phpunit\.xml.*|\.gitattributes|\.gitmodules"
 )
 _RUNNERS = frozenset(
-    ("pytest", "_pytest", "pluggy", "unittest", "doctest", "nose", "minitest", "rspec", "jest")
-)
-"""A file of this name would be imported in the place of the runner."""
+    ("pytest", "_pytest", "pluggy", "unittest", "doctest", "nose", "minitest", "rspec", "jest",
+     "sitecustomize", "usercustomize")
+)  # fmt: skip
+"""A file or folder of this name would be imported in the place of the runner, or before it."""
 _INSTALLED = frozenset(("node_modules", "site-packages", "dist-packages", ".venv", "vendor"))
 _BY_PRODUCTS = re.compile(r"(.*/)?(__pycache__|\.pytest_cache)/.*|.*\.py[co]")
 
@@ -56,9 +57,14 @@ class ProtectedFiles:
     """The protected files of one instance."""
 
     def __init__(
-        self, tests: frozenset[str], test_files: frozenset[str], gold: frozenset[str]
+        self,
+        tests: frozenset[str],
+        test_files: frozenset[str],
+        gold: frozenset[str],
+        hidden: tuple[str, ...] = (),
     ) -> None:
         self._tests = tests
+        self._hidden = hidden
         self._test_files = test_files
         self._gold = gold - tests
         self._gold_folders = frozenset(posixpath.dirname(path) for path in self._gold)
@@ -70,15 +76,25 @@ class ProtectedFiles:
         except PatchRefused:  # some gold patches bring a picture, which no model's patch does
             gold = frozenset()
         tests = own_patch(instance.test_patch, instance.id, "test_patch").paths
+        hidden = tuple(posixpath.relpath(path, instance.workdir) for path in instance.hidden)
         ids = (*instance.fail_to_pass, *instance.pass_to_pass)
-        return cls(tests, frozenset(files_named_by(ids)), gold)
+        return cls(tests, frozenset(files_named_by(ids)), gold, hidden)
+
+    @classmethod
+    def named_by(cls, test_ids: Iterable[str]) -> ProtectedFiles:
+        """Those of a repository of which nothing but its tests is known."""
+        return cls(frozenset(), frozenset(files_named_by(test_ids)), frozenset())
+
+    def protects(self, path: str) -> bool:
+        """Whether a patch may not change a file that is there."""
+        return self._holds(path, created=False)
 
     def holds(self, file: FilePatch) -> bool:
         """Whether the patch of a file is to be left out."""
         return any(self._holds(path, created=file.old is None) for path in file.paths)
 
     def _holds(self, path: str, *, created: bool) -> bool:
-        if path in self._tests or _BY_PRODUCTS.fullmatch(path):
+        if path in self._tests or _BY_PRODUCTS.fullmatch(path) or self._is_hidden(path):
             return True
         if path in self._gold:
             return False
@@ -91,6 +107,9 @@ class ProtectedFiles:
             or self._is_test_file(path)
             or self._looks_like_test(folder, name, parts)
         )
+
+    def _is_hidden(self, path: str) -> bool:
+        return any(f"{path}/".startswith(f"{hidden}/") for hidden in self._hidden)
 
     def _is_test_file(self, path: str) -> bool:
         """Ids tell paths from the root of the repository, or from where its tests begin."""

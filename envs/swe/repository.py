@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+import secrets
 import shlex
 import tarfile
 from collections.abc import Mapping
@@ -17,11 +18,16 @@ from dataclasses import dataclass
 from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData, Sandbox, SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from clawrl_gym.envs.swe.archive import open_archive
 from clawrl_gym.envs.swe.instance import Instance
+from clawrl_gym.envs.swe.interpreter import interpreter_at
 from clawrl_gym.envs.swe.modules import MODULES_FOLDER, module_mounts
+from clawrl_gym.envs.swe.protected_files import own_patch
 from clawrl_gym.envs.swe.setup import GIT_IDENTITY, set_up
 
 MAX_PATCH_BYTES = 4_000_000
+_MOST_IN_A_COMMAND = 100_000
+"""Bytes; a shell takes long over more."""
 _QUIET = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
@@ -33,7 +39,7 @@ _QUIET = {
 }
 """Nobody pages, and no bar moves, where nobody watches."""
 _COMMIT = f"{GIT_IDENTITY} git commit -q -m 'the repository'"
-_BY_PRODUCTS = ("__pycache__/", "*.pyc", ".pytest_cache/", "node_modules/")
+_BY_PRODUCTS = ("__pycache__/", "*.pyc", ".pytest_cache/", "node_modules/", ".venv/")
 """What running the code leaves; no part of a patch."""
 _GIT = (
     "GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_ATTR_NOSYSTEM=1 "
@@ -100,12 +106,14 @@ def open_repository(
             f"instance {instance.id!r} lives in the image {instance.image!r}, which "
             f"sandbox={sandboxes.kind} cannot run: use sandbox=docker"
         )
-    if instance.image is None and not instance.files:
+    if instance.image is None and not instance.files and instance.archive is None:
         raise TaskError(f"instance {instance.id!r} has neither an image nor files")
     sandbox = sandboxes.open(_spec_of(instance, sandboxes.kind))
     try:
         if instance.image is not None:
             activate(sandbox, timeout_s)
+            if not for_grading:
+                hide(instance, sandbox, timeout_s)
             set_up(instance, sandbox, timeout_s)
             base = adopt(instance, sandbox, timeout_s, keep_history=for_grading)
         else:
@@ -117,10 +125,25 @@ def open_repository(
 
 
 def _spec_of(instance: Instance, kind: str) -> SandboxSpec:
-    mounts = module_mounts(instance.modules) if kind == "bubblewrap" else {}
-    found_here = {"PYTHONPATH": MODULES_FOLDER} if mounts else {}
-    env = _QUIET | found_here | dict(instance.env)
-    return SandboxSpec(instance.workdir, env, instance.image, mounts=mounts)
+    """What is shown of this machine only bubblewrap shows; an image has its own."""
+    roots = instance.import_roots
+    env = dict(_QUIET) | ({"PYTHONPATH": ":".join(roots)} if roots else {})
+    mounts = dict[str, str]()
+    if kind == "bubblewrap":
+        mounts |= module_mounts(instance.modules)
+        env |= {"PYTHONPATH": ":".join((MODULES_FOLDER, *roots))} if mounts else {}
+        if instance.python:
+            interpreter = interpreter_at(instance.python)
+            mounts |= interpreter.mounts
+            env |= interpreter.env
+    return SandboxSpec(instance.workdir, env | dict(instance.env), instance.image, mounts=mounts)
+
+
+def hide(instance: Instance, sandbox: Sandbox, timeout_s: float) -> None:
+    """Take away what an agent is not shown."""
+    if instance.hidden:
+        command = f"rm -rf -- {shlex.join(instance.hidden)}"
+        _must(instance, sandbox.exec(command, timeout_s), "hiding its tests")
 
 
 def activate(sandbox: Sandbox, timeout_s: float) -> None:
@@ -182,22 +205,38 @@ def adopt(instance: Instance, sandbox: Sandbox, timeout_s: float, *, keep_histor
 
 
 def _unpack(instance: Instance, sandbox: Sandbox, timeout_s: float) -> str:
-    """The instance's own files, committed; one command for all of it."""
-    packed = base64.encodebytes(_archive(instance.files)).decode()
+    """The instance's own files, with its bug, committed; one command for all of it."""
+    archive = instance.archive
+    packed = open_archive(archive).packed if archive else _archive(instance.files)
     workdir = shlex.quote(instance.workdir)
+    bug = own_patch(instance.setup_patch, instance.id, "patch").text
+    apply_bug = _inline(bug.encode(errors="surrogateescape"), "git apply --whitespace=nowarn -")
     output = _must(
         instance,
         sandbox.exec(
-            f"(mkdir -p {workdir} && cd {workdir} && base64 -d <<'END' | tar -xzf - &&\n"
-            f"{packed}END\n"
-            "git init -q -b main && git config user.name agent && "
-            f"git config user.email agent@localhost && {_exclude('.git')} && git add -Af . && "
-            f"{_COMMIT} && git rev-parse 'HEAD^{{tree}}')",
+            f"(mkdir -p {workdir} && cd {workdir} && {_feed(packed, 'tar -xzf -', sandbox)}"
+            f"git init -q -b main && {apply_bug if bug else ''}git config user.name agent && "
+            f"git config user.email agent@localhost && {_exclude('.git')} && "
+            f"git -c core.looseCompression=1 add -Af . && {_COMMIT} && "
+            "git rev-parse 'HEAD^{tree}')",
             timeout_s,
         ),
         "unpacking its files",
     )
     return _tree(instance, output)
+
+
+def _feed(content: bytes, program: str, sandbox: Sandbox) -> str:
+    """The beginning of a command: the program reads the content, of which nothing stays."""
+    if len(content) <= _MOST_IN_A_COMMAND:
+        return _inline(content, program)
+    path = f"/tmp/{secrets.token_hex(8)}"
+    sandbox.write(path, content)
+    return f"{program} < {path} && rm -f {path} && "
+
+
+def _inline(content: bytes, program: str) -> str:
+    return f"base64 -d <<'END' | {program} &&\n{base64.encodebytes(content).decode()}END\n"
 
 
 def _exclude(git_dir: str) -> str:

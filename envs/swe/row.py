@@ -17,15 +17,20 @@ from typing import Literal
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.swe import script
+from clawrl_gym.envs.swe.archive import open_archive, with_archive
 from clawrl_gym.envs.swe.images import SWE_GYM_REPOSITORIES, image_of
 from clawrl_gym.envs.swe.instance import WORKDIR, Instance
+from clawrl_gym.envs.swe.interpreter import SYSTEM_PYTHON
 from clawrl_gym.envs.swe.logs import parser_registry
 from clawrl_gym.envs.swe.protected_files import files_named_by, own_patch
+from clawrl_gym.envs.swe.r2e import ENV_FIELD, HIDDEN_FIELD
 
 Row = Mapping[str, object]
 SMITH_PREFIX = "swesmith/"
 CONTEXT_FIELD = "_context"
 """Put into rows of a task repository: the folder of the task."""
+ARCHIVE_FIELD = "_archive"
+"""Put into rows with a packed repository: its path."""
 _PYTEST = "parse_log_pytest"
 _PARSER_CURE = "give env.log_parser, such as parse_log_pytest"
 _EVAL_TYPES = ("pass_and_fail", "fail_only")
@@ -49,13 +54,14 @@ def instance_of(row: Row, split: Split, defaults: RowDefaults) -> Instance:
     pass_to_pass = reader.tests("PASS_TO_PASS")
     if row.get("image_assets") not in (None, "", "{}", {}):
         raise reader.wrong("image_assets", "none", "rows with pictures cannot be graded here")
-    smith = _is_smith(row)
+    smith, packed = _is_smith(row), ARCHIVE_FIELD in row
     patch, test_patch = reader.optional("patch"), reader.optional("test_patch")
     setup_patch = patch if smith else ""
-    if smith:
-        patch = own_patch(patch, instance_id, "patch").reversed().text
+    if smith or packed:
+        reverse = own_patch(patch, instance_id, "patch").reversed().text
+        patch, setup_patch = (reverse, patch) if smith else (patch, reverse)
     workdir = reader.optional("workdir") or WORKDIR
-    return Instance(
+    instance = Instance(
         id=instance_id,
         repo=repo,
         family=repo,
@@ -69,12 +75,24 @@ def instance_of(row: Row, split: Split, defaults: RowDefaults) -> Instance:
         test_patch=test_patch,
         base_commit=reader.optional("base_commit") or "HEAD",
         eval_type=_eval_type(row, reader),
-        image=image_of(row),
+        image=None if packed else image_of(row),
         setup_patch=setup_patch,
         context=reader.optional(CONTEXT_FIELD) or None,
         workdir=workdir,
+        hidden=tuple(reader.tests(HIDDEN_FIELD)) if HIDDEN_FIELD in row else (),
+        env=reader.variables(ENV_FIELD),
         version=str(row.get("version") or ""),
     )
+    return _unpacked(instance, reader) if packed else instance
+
+
+def _unpacked(instance: Instance, reader: _Fields) -> Instance:
+    """With the repository that lies packed beside the row, and the Python that runs its tests."""
+    path = reader.text(ARCHIVE_FIELD)
+    archive = open_archive(path)
+    if reader.text("repository_sha256") != archive.sha256:
+        raise reader.wrong("repository_sha256", f"that of {path!r}, which is {archive.sha256!r}")
+    return with_archive(instance, path, reader.optional("python") or SYSTEM_PYTHON)
 
 
 class _Fields:
@@ -109,6 +127,16 @@ class _Fields:
         if not all(isinstance(test, str) for test in value):
             raise self.wrong(name, "tests as texts")
         return tuple(dict.fromkeys(value))
+
+    def variables(self, name: str) -> dict[str, str]:
+        value = self._row.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping) or not all(
+            isinstance(one, str) for one in value.values()
+        ):
+            raise self.wrong(name, "texts by name")
+        return {str(key): str(text) for key, text in value.items()}
 
     def wrong(self, name: str, expected: str, cure: str = "") -> TaskError:
         actual = f"got {self._row[name]!r:.200}" if name in self._row else "the field is missing"

@@ -16,7 +16,7 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.selection import LeftOut, Selection, select, selection_of
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.loader import Rows, read_rows
+from clawrl_gym.envs.swe.loader import Rows, is_packed, read_rows
 from clawrl_gym.envs.swe.logs import parser_registry
 from clawrl_gym.envs.swe.row import Row, RowDefaults, instance_of, repository_of
 from clawrl_gym.envs.task_source import TaskSource
@@ -84,9 +84,17 @@ def corpus_families(config: SweEnvConfig) -> Sequence[str]:
 
 
 def lives_in_images(config: SweEnvConfig) -> bool:
-    """Whether any instance comes from a data set: those have images, the corpus has files."""
-    places = {config.instances or CORPUS, config.heldout or CORPUS}
-    return not places <= {CORPUS, EASY}
+    """Whether any instance comes from a data set: those have images, others have files."""
+    return any(not is_packed(place) for place in _places_of_rows(config))
+
+
+def is_of_this_machine(config: SweEnvConfig) -> bool:
+    """Whether instances are packed repositories, which run with a Python of this machine."""
+    return any(is_packed(place) for place in _places_of_rows(config))
+
+
+def _places_of_rows(config: SweEnvConfig) -> set[str]:
+    return {config.instances or CORPUS, config.heldout or CORPUS} - {CORPUS, EASY}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -273,12 +274,19 @@ def name_of_call(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def span_of(source: str, node: ast.expr) -> tuple[int, int]:
-    """Where an expression stands in its source."""
+@functools.lru_cache(maxsize=8)
+def _lines_of(source: str) -> tuple[list[str], list[int]]:
+    """Lines by their numbers, from 1, and where each starts."""
     lines = ["", *source.split("\n")]
     starts = [0, 0]
     for line in lines[1:]:
         starts.append(starts[-1] + len(line) + 1)
+    return lines, starts
+
+
+def span_of(source: str, node: ast.expr | ast.stmt) -> tuple[int, int]:
+    """Where an expression or statement stands in its source."""
+    lines, starts = _lines_of(source)
 
     def offset(line: int, column: int) -> int:  # `ast` counts bytes of UTF-8
         encoded = lines[line].encode(errors="surrogatepass")[:column]

@@ -1,0 +1,1 @@
+"""Bugs made in a repository of one's own: small wrong changes that its own tests notice."""
