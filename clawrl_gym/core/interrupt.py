@@ -20,10 +20,10 @@ from types import FrameType
 from typing import NoReturn
 
 from clawrl_gym.core.descendants import end_descendants
-from clawrl_gym.core.errors import ConfigError, first_of
+from clawrl_gym.core.errors import ClawError, ConfigError, first_of
 from clawrl_gym.core.scratch import remove_all
 
-COMMANDS = ("train", "serve", "evaluate", "bench")
+COMMANDS = ("train", "serve", "evaluate", "rejudge", "bench")
 PATIENCE_S = 3.5
 """How long closing in order may take."""
 HOLDING_S = PATIENCE_S + 1.0
@@ -143,6 +143,19 @@ def catch_from_the_start() -> None:
     begins = program == "-m" and not modules.isdisjoint(sys.orig_argv)
     if begins or program.rpartition("/")[2] in scripts:
         INTERRUPTS.catch()
+
+
+def exit_code_of_short(work: Callable[[], object], stopped: str = "stopped") -> int:
+    """Of a command that starts nothing: an error on purpose is one line, and a Ctrl-C a word."""
+    try:
+        work()
+    except ClawError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, ConfigError) else 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{stopped}\n")
+        return EXIT_CODES[signal.SIGINT]
+    return 0
 
 
 def end_process(code: int, last_words: str = "") -> NoReturn:

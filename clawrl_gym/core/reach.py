@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -24,6 +25,20 @@ def why_unreachable(url: str, timeout_s: float = 2.0) -> str | None:
     if parts.scheme in getproxies() and not proxy_bypass(host):
         return None
     return why_closed(host, port, timeout_s)
+
+
+def silence(key: str, url: str) -> Iterator[str]:
+    """What is wrong with the address that a key names, in a line for people: it is none, or nobody
+    answers."""
+    if not url.startswith(("http://", "https://")):
+        yield (
+            f"got {key}={url!r}, expected an address with http:// or https:// and its /v1, such as "
+            "http://127.0.0.1:8000/v1"
+        )
+        return
+    why = why_unreachable(url)
+    if why is not None:
+        yield f"got {key}={url!r}, where nobody answers ({why}): start that server first"
 
 
 def why_closed(host: str, port: int, timeout_s: float = 2.0) -> str | None:

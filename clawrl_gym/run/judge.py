@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,9 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core import redact
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import HINT_SOURCES, JUDGES
+from clawrl_gym.core.reach import silence
 from clawrl_gym.judge.interface import JUDGED_KINDS, Judge
+from clawrl_gym.run.problems import Problems
 
 if TYPE_CHECKING:
     from clawrl_gym.judge.chat_models import ChatModel
@@ -18,8 +20,20 @@ if TYPE_CHECKING:
     from clawrl_gym.policy.interface import Policies
 
 
+def judge_problems(judges: Sequence[JudgeConfig]) -> Iterator[str]:
+    """What is wrong with those who judge, a line each, before anything starts."""
+    problems = Problems()
+    with problems.noted():
+        for judge in judges:
+            check_judge(judge)
+    yield from problems.lines
+    for address in {judge.base_url for judge in judges if judge.judges}:
+        if address is not None:
+            yield from silence("judge.base_url", address)
+
+
 def check_judge(config: JudgeConfig) -> None:
-    """Find what is wrong before anything starts. Raises ConfigError."""
+    """Raises ConfigError."""
     for name in config.judges:
         judge = JUDGES.resolve(name).target
         if isinstance(judge.kind, str) and judge.kind not in JUDGED_KINDS:
@@ -36,13 +50,18 @@ def check_judge(config: JudgeConfig) -> None:
 
 def judge_in_words(config: JudgeConfig) -> str:
     """Who judges, in a line for people."""
+    judges = judges_in_words(config) or "people alone"
+    return f"judge: {judges} (judge={config.type}); feedback always wins"
+
+
+def judges_in_words(config: JudgeConfig) -> str:
+    """The judges that are asked, in their order; empty when none is."""
     names = {
         "rule": "rules",
         "model": f"{config.votes} votes of {config.base_url or 'the policy itself'}",
         "reward_model": f"the classifier at {config.base_url}",
     }
-    judges = ", then ".join(names.get(name, name) for name in config.judges)
-    return f"judge: {judges or 'people alone'} (judge={config.type}); feedback always wins"
+    return ", then ".join(names.get(name, name) for name in config.judges)
 
 
 class JudgeMaker:
@@ -51,13 +70,14 @@ class JudgeMaker:
     def __init__(
         self,
         config: JudgeConfig,
-        fleet: Policies,
+        fleet: Policies | None,
         version: Callable[[], int],
         stack: AsyncExitStack,
         *,
         hints: bool,
     ) -> None:
-        """`hints`: verdicts shall come with hints."""
+        """`fleet` None: there is no run whose policy could be asked; `hints`: verdicts shall come
+        with hints."""
         self._config = config
         self._fleet = fleet
         self._version = version
@@ -92,9 +112,15 @@ class JudgeMaker:
     def chat_model(self, config: JudgeConfig) -> ChatModel:
         from clawrl_gym.judge.chat_models import HttpChatModel, PolicyChatModel
 
-        if config.base_url is None:
-            return PolicyChatModel(self._fleet, self._version)
-        return HttpChatModel(self.endpoint(config), config.model)
+        if config.base_url is not None:
+            return HttpChatModel(self.endpoint(config), config.model)
+        if self._fleet is None:
+            raise ConfigError(
+                f"got judge={self._config.type}, which asks a model, and no judge.base_url: no "
+                "policy runs here that could be asked; expected the address of a server of the "
+                "OpenAI API, judge.base_url=http://HOST:PORT/v1"
+            )
+        return PolicyChatModel(self._fleet, self._version)
 
     def endpoint(self, config: JudgeConfig) -> JudgeEndpoint:
         from clawrl_gym.judge.endpoint import JudgeEndpoint

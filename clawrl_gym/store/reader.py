@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clawrl_gym.core.ownership import OWNER, id_range
-from clawrl_gym.core.types import Compared, Message, Sample, Turn, Verdict
+from clawrl_gym.core.types import INTERRUPTED, Compared, Message, Sample, Turn, Verdict
 from clawrl_gym.store.rows import (
     OpenSession,
     SessionRow,
     SessionSummary,
+    Source,
     StoredGroup,
     StoredNode,
     UpdateRow,
@@ -127,6 +128,23 @@ class StoreReader:
         for row in rows:
             verdicts[row["turn_id"]].append(verdict_of(row))
         return dict(verdicts)
+
+    def judgeable_turns(self, source: Source) -> dict[str, list[int]]:
+        """The turns that a judge of the run reads, by session: main ones with a next state; of
+        episodes those for training that have a reward, without replies that broke off."""
+        rows = self._db.execute(
+            "SELECT session_id, turns.id FROM turns JOIN sessions ON sessions.id = session_id "
+            "WHERE turns.kind = 'main' AND source = ? "
+            "AND EXISTS (SELECT 1 FROM next_states WHERE turn_id = turns.id) "
+            "AND (source = 'live' OR "
+            "(split = 'train' AND reward IS NOT NULL AND finish_reason != ?)) "
+            "ORDER BY sessions.rowid, turns.id",
+            (source, INTERRUPTED),
+        )
+        turns: defaultdict[str, list[int]] = defaultdict(list)
+        for session_id, turn_id in rows:
+            turns[session_id].append(turn_id)
+        return dict(turns)
 
     def live_verdicts(self) -> Iterator[tuple[int, list[Verdict]]]:
         """Of each judged live turn, in order: its newest weight version, and its verdicts."""

@@ -18,7 +18,7 @@ from typing import Literal, TypedDict
 
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.core.types import Sample, Split, TurnKind, Verdict, VerdictKind
+from clawrl_gym.core.types import Sample, Split, TurnKind, Verdict, VerdictKind, is_success
 
 Source = Literal["rollout", "live"]
 
@@ -45,6 +45,11 @@ class SessionRow:
     """Samples that came of it; None while that is not known."""
     why: str | None = None
     """Why none came of it."""
+
+    @property
+    def success(self) -> bool:
+        """Solved completely, as an episode."""
+        return is_success(self.reward)
 
 
 @dataclass(frozen=True, slots=True)
