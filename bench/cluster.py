@@ -51,13 +51,7 @@ class FixedSpeed(SleepingPolicy):
         self._slots = asyncio.Semaphore(slots)
 
     async def generate(
-        self,
-        prompt_ids: list[int],
-        sampling: Sampling,
-        *,
-        version: int,
-        user: str = "",
-        request_id: str | None = None,
+        self, prompt_ids: list[int], sampling: Sampling, *, version: int
     ) -> Generation:
         async with self._slots:
             generation = await super().generate(prompt_ids, sampling, version=version)

@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,9 @@ from clawrl_gym.config import GatewayConfig, SamplingConfig
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.generation import ChatReply, Generation, Piece, Sampling
+from clawrl_gym.policy.generation import Generation, Piece, Sampling
 from clawrl_gym.store import Store, StoreReader
+from tests.stepped_policy import SteppedPolicy
 
 LIMIT_S = 300
 REPLY_TOKENS = 48
@@ -41,7 +41,7 @@ STREAM_TOKENS = 40
 STREAM_PAUSE_S = 0.5
 
 
-class SleepingPolicy:
+class SleepingPolicy(SteppedPolicy):
     """Takes `delay_s` for a generation and no time for anything else."""
 
     def __init__(self, delay_s: float) -> None:
@@ -54,13 +54,7 @@ class SleepingPolicy:
         return list(range(PROMPT_TOKENS + turns * (REPLY_TOKENS + 20)))
 
     async def generate(
-        self,
-        prompt_ids: list[int],
-        sampling: Sampling,
-        *,
-        version: int,
-        user: str = "",
-        request_id: str | None = None,
+        self, prompt_ids: list[int], sampling: Sampling, *, version: int
     ) -> Generation:
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
@@ -75,22 +69,6 @@ class SleepingPolicy:
             versions_T=[version] * REPLY_TOKENS,
             finish_reason="stop",
         )
-
-    async def generate_chat(
-        self,
-        body: ChatBody,
-        sampling: Sampling,
-        *,
-        version: int,
-        user: str = "",
-        after: Sequence[int] = (),
-        request_id: str | None = None,
-    ) -> ChatReply:
-        prompt_ids = await self.render(body)
-        if prompt_ids[: len(after)] != [*after]:
-            return ChatReply(prompt_ids, None)
-        generation = await self.generate(prompt_ids, sampling, version=version)
-        return ChatReply(prompt_ids, (generation, await self.parse(body, generation)))
 
     async def stream(
         self,
@@ -116,22 +94,6 @@ class SleepingPolicy:
                 else None
             )
             yield Piece([token], [-0.5], {"content": " word"}, generation, [version])
-
-    async def stream_chat(
-        self,
-        body: ChatBody,
-        sampling: Sampling,
-        *,
-        version: int,
-        user: str = "",
-        after: Sequence[int] = (),
-        request_id: str | None = None,
-    ) -> AsyncGenerator[Piece, None]:
-        prompt_ids = await self.render(body)
-        yield Piece([], [], {}, prompt_ids_T=prompt_ids)
-        async with aclosing(self.stream(prompt_ids, sampling, body, version=version)) as pieces:
-            async for piece in pieces:
-                yield piece
 
     async def tokenize(self, text: str) -> list[int]:
         return list(range(len(text)))

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import clawrl_gym as cg
+from clawrl_gym.core.interrupt import exit_code_of_short
 from clawrl_gym.core.ownership import OWNER, user_named
 
 
@@ -54,22 +55,19 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--force", action="store_true", help="replace an earlier export in OUT")
     options = parser.parse_args(arguments)
-    try:
-        exported = cg.export_run(
-            options.run,
-            options.out,
-            step=options.step,
-            dtype=options.dtype,
-            form=options.form,
-            force=options.force,
-            user=options.user,
-        )
-    except cg.ClawError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2 if isinstance(error, cg.ConfigError) else 1
-    except KeyboardInterrupt:
-        sys.stderr.write(f"stopped: {options.out} is as it was\n")
-        return 130
+    return exit_code_of_short(lambda: _export(options), f"stopped: {options.out} is as it was")
+
+
+def _export(options: argparse.Namespace) -> None:
+    exported = cg.export_run(
+        options.run,
+        options.out,
+        step=options.step,
+        dtype=options.dtype,
+        form=options.form,
+        force=options.force,
+        user=options.user,
+    )
     next_step = f"go on from it: policy.model={exported.folder}"
     if options.form == "adapter":
         next_step = f"serve it: vllm serve BASE --enable-lora --lora-modules NAME={exported.folder}"
@@ -78,7 +76,6 @@ def main(arguments: list[str] | None = None) -> int:
         f"{exported.folder}: update {exported.step} of {whose}, {exported.dtype}; "
         f"README.md is its model card\n{next_step}\n"
     )
-    return 0
 
 
 def _step(text: str) -> int | str:

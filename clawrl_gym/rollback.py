@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from clawrl_gym.core.errors import ClawError, ConfigError
+from clawrl_gym.core.interrupt import exit_code_of_short
 from clawrl_gym.core.ownership import OWNER, user_named
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.versions import kept_versions, return_to
@@ -41,18 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     folder = RunFolder(options.folder)
-    try:
-        if options.version is None:
-            _list(folder, options.user)
-        else:
-            _return(folder, options.version, options.user)
-    except ClawError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2 if isinstance(error, ConfigError) else 1
-    except KeyboardInterrupt:
-        sys.stderr.write("stopped\n")
-        return 130
-    return 0
+    if options.version is None:
+        return exit_code_of_short(lambda: _list(folder, options.user))
+    return exit_code_of_short(lambda: _return(folder, options.version, options.user))
 
 
 def _list(folder: RunFolder, user: str) -> None:

@@ -18,21 +18,15 @@ import sys
 import time
 from pathlib import Path
 
-from clawrl_gym.core.errors import ClawError, ConfigError
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.interrupt import exit_code_of_short
 from clawrl_gym.store.users import User, Users
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     options = _parser().parse_args(arguments)
-    try:
-        return int(options.run(options))
-    except ClawError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2 if isinstance(error, ConfigError) else 1
-    except KeyboardInterrupt:
-        sys.stderr.write("stopped\n")
-        return 130
+    return exit_code_of_short(lambda: options.run(options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,26 +63,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(options: argparse.Namespace) -> int:
+def _add(options: argparse.Namespace) -> None:
     key = Users(_checked(options.dir, may_be_new=True)).add(options.name, options.retention_days)
-    return _write_key(options.name, key)
+    _write_key(options.name, key)
 
 
-def _key(options: argparse.Namespace) -> int:
-    return _write_key(options.name, Users(_checked(options.dir)).renew_key(options.name))
+def _key(options: argparse.Namespace) -> None:
+    _write_key(options.name, Users(_checked(options.dir)).renew_key(options.name))
 
 
-def _write_key(name: str, key: str) -> int:
+def _write_key(name: str, key: str) -> None:
     """The key alone on standard output, so that a script can take it."""
     sys.stdout.write(f"{key}\n")
     sys.stderr.write(f"this is the key of {name}; it is shown this once and kept nowhere\n")
-    return 0
 
 
-def _list(options: argparse.Namespace) -> int:
+def _list(options: argparse.Namespace) -> None:
     for user in Users(_checked(options.dir)).all():
         sys.stdout.write(f"{_line_of(user)}\n")
-    return 0
 
 
 def _line_of(user: User) -> str:
@@ -100,7 +92,7 @@ def _line_of(user: User) -> str:
     return "  ".join(parts)
 
 
-def _remove(options: argparse.Namespace) -> int:
+def _remove(options: argparse.Namespace) -> None:
     from clawrl_gym.run.users import remove_user
 
     asyncio.run(remove_user(_checked(options.dir), options.name))
@@ -108,7 +100,6 @@ def _remove(options: argparse.Namespace) -> int:
         f"{options.name} is removed with all sessions, weights and what was made of them; what "
         "weights that users share have learned of them stays\n"
     )
-    return 0
 
 
 def _checked(folder: Path, may_be_new: bool = False) -> Path:

@@ -97,8 +97,8 @@ _OURS = ("clawrl-", "harness-", "ray", "session_", "vllm_dist_", "playwright_")
 """What fails the tests when it stays; anything else is told alone."""
 _CACHES = ("clawrl-cache-", "node-compile-cache", "openclaw", "torchinductor_", "pip-", "uv-")
 """What is kept there for good, by how its name begins."""
-LONG = ("vllm", "docker", "browser")
-"""Markers of tests that take long, longest first."""
+LONG = ("vllm", "browser", "docker")
+"""Markers of tests that take long, in their order: images are made meanwhile for the last."""
 
 
 @pytest.fixture(scope="session")
@@ -154,6 +154,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=long_forms)
             items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     items.sort(key=_rank)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """One worker has the images of Docker made, while all begin with other tests."""
+    if os.environ.get("PYTEST_XDIST_WORKER") == "gw0" and any(
+        item.get_closest_marker("docker") for item in session.items
+    ):
+        from tests import docker_engine
+
+        docker_engine.begin()
 
 
 def _rank(item: pytest.Item) -> int:

@@ -6,6 +6,7 @@ Workers of a session share it: one starts it while the others wait, the last one
 import fcntl
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,14 +27,32 @@ _USERS = _FOLDER / "tests.users"
 _using: IO[str] | None = None
 
 
+def begin() -> None:
+    """Have an engine and images made by a process that is nobody's child, as root.
+
+    Who needs them before they are there waits, and is told what is wrong.
+    """
+    if os.geteuid() == 0:
+        with _changing():
+            _use()  # the last one ends it
+        command = ["setsid", "--fork", sys.executable, "-m", "tests.docker_engine"]
+        nothing = subprocess.DEVNULL
+        subprocess.run(
+            command,
+            cwd=_ROOT,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            check=True,
+            timeout=60,
+        )
+
+
 def missing() -> str | None:
     """Have an engine with our images (the first time takes a minute); says why there is none."""
     try:
         with _changing():
-            if not _answers() and os.geteuid() == 0:
-                _start()
-            for image in (TERMINAL_IMAGE, SWE_IMAGE):
-                ensure_image(image)
+            _prepare()
             _use()
     except (SandboxError, subprocess.SubprocessError) as error:
         return f"needs a Docker engine: {error}"
@@ -62,6 +81,13 @@ def own_containers() -> set[str]:
     """Ids of the containers that this process owns."""
     labels = {"label": f"{OWNER_LABEL}={own_name()}"}
     return {found["Id"] for found in engine().api.containers(all=True, filters=labels)}
+
+
+def _prepare() -> None:
+    if not _answers() and os.geteuid() == 0:
+        _start()
+    for image in (TERMINAL_IMAGE, SWE_IMAGE):
+        ensure_image(image)
 
 
 def _answers() -> bool:
@@ -105,3 +131,8 @@ def _run(*arguments: str) -> str:
     if done.returncode:
         raise SandboxError(f"docker/engine.sh {arguments[0]} failed: {done.stderr.strip()}")
     return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    with _changing():
+        _prepare()

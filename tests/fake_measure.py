@@ -1,4 +1,4 @@
-"""Stands in for `clawrl_gym.comparison.measure` in tests of the bench; it imports none of it.
+"""Stands in for the bench's `comparison.measurement_process` in tests; it imports none of it.
 
 Forty tasks an environment; half of the terminal's are solved before, and 30 % after.
 FAKE_TRAIN names the orders (see fake_train.py): {"measure RECIPE/FOLDER": "fail" | "half"}.

@@ -20,6 +20,7 @@ GAINS = {"personal_binary": 0.02, "personal_hybrid": 0.05}
 
 
 def main() -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
     given = dict(argument.split("=", 1) for argument in sys.argv[1:])
     if "resume" in given:
         folder = Path(given["resume"])

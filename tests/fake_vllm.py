@@ -53,22 +53,17 @@ class FakeVllm:
             return web.json_response({"success": True})
         elif path in ("/clawrl/render", "/clawrl/tokenize"):
             return web.json_response({"token_ids": [1, 2, 3]})
-        elif path == "/inference/v1/generate":
-            return web.json_response({"choices": [choice(version=self.version)]})
+        elif path == "/clawrl/reply":
+            return web.json_response(whole(version=self.version))
         return web.json_response({})
 
 
-def choice(version: str = "4", **changes: Any) -> dict[str, Any]:
-    """What vLLM answers for a reply of three tokens."""
-    return {
-        "finish_reason": "stop",
-        "stop_reason": None,
-        "text": "hi",
-        "token_ids": [10, 11, 2],
-        "logprobs": {"content": [{"logprob": x} for x in (-0.5, -9999.0, -0.25)]},
-        "weight_versions": [{"version": version, "start": 0, "end": 3}],
-        **changes,
-    }
+def whole(prompt: list[int] | None = None, version: str = "4", **changes: Any) -> dict[str, Any]:
+    """What /clawrl/reply answers with a reply of three tokens; `prompt`: those of its ids that the
+    client does not know."""
+    made = {"prompt_ids": prompt or [], "goes_on": True, "text": "hi", "deltas": None}
+    tokens = {"ids": [10, 11, 2], "logprobs": [-0.5, None, -0.25]}
+    return {**made, **tokens, **end(3, version), **changes}
 
 
 def says(answer: Any, status: int = 200) -> Handler:

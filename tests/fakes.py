@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import ChatBody, Message, ToolCall
 from clawrl_gym.gateway.versions import VersionJson
 from clawrl_gym.policy.client import Generation, Sampling
-from clawrl_gym.policy.generation import ChatReply, Delta, Piece, ToolCallDelta
+from clawrl_gym.policy.generation import Delta, Piece, ToolCallDelta
+from tests.stepped_policy import SteppedPolicy
 
 START, END = 1, 2
 _FIRST_CHAR = 16
@@ -49,7 +50,7 @@ def spell(reply: Message | str) -> str:
     return text_of(reply) + "".join(written)
 
 
-class FakePolicy:
+class FakePolicy(SteppedPolicy):
     """A policy whose chat template is `<|role:content|>` for each message and `<|assistant:`."""
 
     def __init__(
@@ -103,35 +104,13 @@ class FakePolicy:
         return ids
 
     async def generate(
-        self,
-        prompt_ids: list[int],
-        sampling: Sampling,
-        *,
-        version: int,
-        user: str = "",
-        request_id: str | None = None,
+        self, prompt_ids: list[int], sampling: Sampling, *, version: int
     ) -> Generation:
         messages = self._last
         await self._reach()
         with self._counting_cancelled():
             await asyncio.sleep(self.delay_s)
         return self._generation(prompt_ids, sampling, messages, version)
-
-    async def generate_chat(
-        self,
-        body: ChatBody,
-        sampling: Sampling,
-        *,
-        version: int,
-        user: str = "",
-        after: Sequence[int] = (),
-        request_id: str | None = None,
-    ) -> ChatReply:
-        prompt_ids = await self.render(body)
-        if prompt_ids[: len(after)] != [*after]:
-            return ChatReply(prompt_ids, None)
-        generation = await self.generate(prompt_ids, sampling, version=version)
-        return ChatReply(prompt_ids, (generation, await self.parse(body, generation)))
 
     async def stream(
         self,
@@ -161,24 +140,6 @@ class FakePolicy:
                 done = made if at + 1 == len(steps) else None
                 yield Piece(ids_T, [-0.5] * len(ids_T), delta, done, [version] * len(ids_T))
                 await asyncio.sleep(self.piece_s)
-
-    async def stream_chat(
-        self,
-        body: ChatBody,
-        sampling: Sampling,
-        *,
-        version: int,
-        user: str = "",
-        after: Sequence[int] = (),
-        request_id: str | None = None,
-    ) -> AsyncGenerator[Piece, None]:
-        prompt_ids = await self.render(body)
-        yield Piece([], [], {}, prompt_ids_T=prompt_ids)
-        if prompt_ids[: len(after)] != [*after]:
-            return
-        async with aclosing(self.stream(prompt_ids, sampling, body, version=version)) as pieces:
-            async for piece in pieces:
-                yield piece
 
     async def parse(self, body: ChatBody, generation: Generation) -> Message:
         await self._reach()

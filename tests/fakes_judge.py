@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,9 +25,15 @@ from clawrl_gym.store import SessionRow, Store
 RULES = Path(__file__).parent.parent / "conf" / "judge" / "rule.yaml"
 
 
+@functools.cache  # it is long, and many tests begin with it
+def _written_rules() -> dict[str, Any]:
+    rules: dict[str, Any] = yaml.safe_load(RULES.read_text())
+    return rules
+
+
 def shipped_rules(**changes: Any) -> JudgeConfig:
     """What `judge=rule` runs with."""
-    return JudgeConfig.model_validate(yaml.safe_load(RULES.read_text()) | changes)
+    return JudgeConfig.model_validate(_written_rules() | changes)
 
 
 VOTES = "You judge one reply of an assistant by what came after it."

@@ -67,6 +67,14 @@ TABLE = (
         "evaluate", "env=toolcall env.families=[nope]", r"got env.families=\['nope'\], expected"
     ),
     Misuse(
+        "train", "env=toolcall env.tasks=composed env.families=[shop]", r"expected some of: cha"
+    ),
+    Misuse("train", "env=toolcall_composed env.families=[restock]", r"all are held out; expected"),
+    Misuse("train", "env=terminal_plain env.families=[three]", r"no training task .*all are held"),
+    Misuse(
+        "evaluate", "env=toolcall_composed env.families=[restock] split=train", r"no train task"
+    ),
+    Misuse(
         "train", "env=gui env.browser.executable={place}/chrome", r"/chrome', expected a program"
     ),
     Misuse("train", "env=gui env.observation=both env.browser.executable={place}/c", r"sees none"),
@@ -127,6 +135,16 @@ TABLE = (
     Misuse("train", "agent=harness agent.command=[no-such-program]", r"neither on PATH nor a file"),
     Misuse("evaluate", "endpoint.base_url=localhost:8000", r"expected an address with http://"),
     Misuse("evaluate", "endpoint.base_url=http://127.0.0.1:9/v1", r"nobody answers"),
+    # whose turns are judged again, and by whom
+    Misuse("rejudge", "judge=rule", r"got no run, expected its folder"),
+    Misuse("rejudge", "{place}/nothing", r"holds no run \(no config.yaml\)"),
+    Misuse("rejudge", "{place}/run", r"expected a run's folder with a run.db"),
+    Misuse("rejudge", "{place}/run {place}/nothing", r"expected one run"),
+    Misuse("rejudge", "{place}/run judge=feedback", r"asks nobody, expected a judge"),
+    Misuse("rejudge", "{place}/run judge=chain", r"no judge.base_url: no policy runs here"),
+    Misuse("rejudge", "{place}/run judge=model judge.base_url=http://127.0.0.1:9/v1", r"nobody an"),
+    Misuse("rejudge", "{place}/run judge.vote=3", r"did you mean 'judge.votes'\?"),
+    Misuse("rejudge", "{place}/run env=gui", r"got env=, which rejudge has not"),
     # addresses and folders
     Misuse("train", "gateway.host=0.0.0.0", r"no gateway.key, expected a key"),
     Misuse("serve", "gateway.port={port}", r"port \d+ is taken"),

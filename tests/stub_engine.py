@@ -44,17 +44,20 @@ class Stub:
             self._loaded = digest(self._folder / "model.safetensors")
         if request.path == "/update_weight_version":
             self._version = body["new_version"]
-        if request.path == "/inference/v1/generate":
-            return web.json_response({"choices": [self._choice()]})
+        if request.path == "/clawrl/reply":
+            return web.json_response(self._reply())
         return web.json_response({"success": True})
 
-    def _choice(self) -> dict[str, object]:
+    def _reply(self) -> dict[str, object]:
         return {
+            "prompt_ids": [],
+            "goes_on": True,
             "finish_reason": "stop",
             "stop_reason": None,
             "text": self._loaded,
-            "token_ids": [10, 2],
-            "logprobs": {"content": [{"logprob": -0.5}, {"logprob": -0.25}]},
+            "deltas": None,
+            "ids": [10, 2],
+            "logprobs": [-0.5, -0.25],
             "weight_versions": [{"version": self._version, "start": 0, "end": 2}],
         }
 

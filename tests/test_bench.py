@@ -27,6 +27,8 @@ COMMANDS = Commands(
     (sys.executable, "-m", "tests.fake_measure"),
 )
 BOTH = "experiment=personal_binary,personal_hybrid"
+TERMINAL = "experiment=general_terminal"
+"""A recipe that is quickly composed: without the rules of a judge."""
 
 
 class Bench:
@@ -63,9 +65,22 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(tmp_path)
 
 
-async def test_every_recipe_runs_over_the_same_seeds_and_all_are_compared(runs: Bench) -> None:
-    code, printed = await runs.run()
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, str]:
+    """A bench without any trouble, and what the terminal showed."""
+    folder = tmp_path_factory.mktemp("whole")
+    bench = Bench(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAKE_TRAIN", str(folder / "orders.json"))
+        code, printed = asyncio.run(bench.run())
     assert code == 0
+    return bench, printed
+
+
+def test_every_recipe_runs_over_the_same_seeds_and_all_are_compared(
+    whole: tuple[Bench, str],
+) -> None:
+    runs, printed = whole
     assert "personal_hybrid seed 1 done" in printed
     assert "0.10 → 0.91 (0.90 to 0.91)" in printed  # personalization of hybrid, seeds 0 and 1
     assert "16 updates, 48 problems" in printed
@@ -75,15 +90,15 @@ async def test_every_recipe_runs_over_the_same_seeds_and_all_are_compared(runs: 
         assert "personal_hybrid" in (runs.dir / name).read_text()
 
 
-async def test_what_was_forgotten_elsewhere_shows(runs: Bench) -> None:
-    await runs.run()
+def test_what_was_forgotten_elsewhere_shows(whole: tuple[Bench, str]) -> None:
+    runs, _ = whole
     measured = runs.recipes["personal_binary"]["heldout"]["terminal success"]
     assert measured == [{"step": 0, "values": [0.5, 0.5]}, {"step": 16, "values": [0.3, 0.3]}]
     assert "0.50 → 0.30, -0.20 (-0.34 to -0.06)" in (runs.dir / "bench.md").read_text()
 
 
-async def test_the_baseline_is_measured_once_for_all_recipes_and_seeds(runs: Bench) -> None:
-    _, printed = await runs.run()
+def test_the_baseline_is_measured_once_for_all_recipes_and_seeds(whole: tuple[Bench, str]) -> None:
+    runs, printed = whole
     assert runs.starts("baseline-tiny") == ["begun"]
     assert runs.starts("personal_hybrid/seed1-measured") == ["begun"]
     assert "gained +0.80 (+0.72 to +0.89) on conversation personalization" in printed
@@ -118,108 +133,108 @@ async def test_a_baseline_that_fails_leaves_changes_open_and_the_runs_go_on(runs
 
 
 async def test_finished_runs_are_kept(runs: Bench) -> None:
-    await runs.run()
-    code, printed = await runs.run()
+    await runs.run(TERMINAL)
+    code, printed = await runs.run(TERMINAL)
     assert code == 0
-    assert "personal_binary seed 0 was done before" in printed
-    assert runs.starts("personal_binary/seed0") == ["begun"]
+    assert "general_terminal seed 0 was done before" in printed
+    assert runs.starts("general_terminal/seed0") == ["begun"]
 
 
 async def test_more_seeds_only_run_what_is_missing(runs: Bench) -> None:
-    await runs.run("seeds=1")
-    await runs.run("seeds=2")
-    assert runs.starts("personal_binary/seed0") == ["begun"]
-    assert runs.starts("personal_binary/seed1") == ["begun"]
+    await runs.run(TERMINAL, "seeds=1")
+    await runs.run(TERMINAL, "seeds=2")
+    assert runs.starts("general_terminal/seed0") == ["begun"]
+    assert runs.starts("general_terminal/seed1") == ["begun"]
 
 
 async def test_a_failed_run_does_not_end_the_others_and_runs_again(runs: Bench) -> None:
-    runs.order({"personal_binary 0": "fail"})
-    code, printed = await runs.run()
+    runs.order({"general_terminal 0": "fail"})
+    code, printed = await runs.run(TERMINAL)
     assert code == 1
     assert "exit code 1: error: EnvError: the sandbox is gone" in printed
-    assert "personal_hybrid seed 1 done" in printed
-    assert runs.recipes["personal_binary"]["seeds"] == [1]
+    assert "general_terminal seed 1 done" in printed
+    assert runs.recipes["general_terminal"]["seeds"] == [1]
     assert "the sandbox is gone" in (runs.dir / "bench.html").read_text()
     runs.order({})
-    code, _ = await runs.run()
+    code, _ = await runs.run(TERMINAL)
     assert code == 0
-    assert runs.recipes["personal_binary"]["seeds"] == [0, 1]
-    assert runs.starts("personal_binary/seed0.failed1") == ["begun"]
+    assert runs.recipes["general_terminal"]["seeds"] == [0, 1]
+    assert runs.starts("general_terminal/seed0.failed1") == ["begun"]
 
 
 async def test_a_run_that_was_killed_goes_on_where_it_stopped(runs: Bench) -> None:
-    runs.order({"personal_binary 1": "die"})
-    code, printed = await runs.run()
+    runs.order({"general_terminal 1": "die"})
+    code, printed = await runs.run(TERMINAL)
     assert code == 1
     assert "ended by signal 9" in printed
-    code, printed = await runs.run()
+    code, printed = await runs.run(TERMINAL)
     assert code == 0
-    assert "personal_binary seed 1 goes on" in printed
-    assert runs.starts("personal_binary/seed1") == ["begun", "resumed"]
+    assert "general_terminal seed 1 goes on" in printed
+    assert runs.starts("general_terminal/seed1") == ["begun", "resumed"]
 
 
 async def test_a_stopped_bench_stops_its_run_and_goes_on_later(runs: Bench) -> None:
-    runs.order({"personal_binary 0": "wait"})
-    going = asyncio.create_task(runs.run())
-    await until((runs.dir / "personal_binary/seed0/waiting").exists)
+    runs.order({"general_terminal 0": "wait"})
+    going = asyncio.create_task(runs.run(TERMINAL))
+    await until((runs.dir / "general_terminal/seed0/waiting").exists)
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going
-    record = json.loads((runs.dir / "personal_binary/seed0.json").read_text())
+    record = json.loads((runs.dir / "general_terminal/seed0.json").read_text())
     assert record["exit_code"] is None
-    code, _ = await runs.run()
+    code, _ = await runs.run(TERMINAL)
     assert code == 0
-    assert runs.starts("personal_binary/seed0") == ["begun", "resumed"]
+    assert runs.starts("general_terminal/seed0") == ["begun", "resumed"]
 
 
 async def test_a_run_that_takes_too_long_is_stopped(runs: Bench) -> None:
-    runs.order({"personal_binary 0": "wait"})
-    code, printed = await runs.run("run_timeout_s=2", "seeds=1")
+    runs.order({"general_terminal 0": "wait"})
+    code, printed = await runs.run(TERMINAL, "run_timeout_s=2", "seeds=1")
     assert code == 1
     assert "took longer than 2 s" in printed
 
 
 async def test_an_interrupted_run_of_which_nothing_can_go_on_begins_again(runs: Bench) -> None:
-    runs.order({"personal_binary 0": "die"})
-    await runs.run("seeds=1")
-    (runs.dir / "personal_binary/seed0/run.db").unlink()
+    runs.order({"general_terminal 0": "die"})
+    await runs.run(TERMINAL, "seeds=1")
+    (runs.dir / "general_terminal/seed0/run.db").unlink()
     runs.order({})
-    code, _ = await runs.run("seeds=1")
+    code, _ = await runs.run(TERMINAL, "seeds=1")
     assert code == 0
-    assert runs.starts("personal_binary/seed0") == ["begun"]
+    assert runs.starts("general_terminal/seed0") == ["begun"]
 
 
 async def test_a_run_that_cannot_be_resumed_begins_again_at_once(runs: Bench) -> None:
-    runs.order({"personal_binary 0": "die"})
-    await runs.run("seeds=1")
-    (runs.dir / "personal_binary/seed0/config.yaml").write_text("not what it was")
+    runs.order({"general_terminal 0": "die"})
+    await runs.run(TERMINAL, "seeds=1")
+    (runs.dir / "general_terminal/seed0/config.yaml").write_text("not what it was")
     runs.order({})
-    code, _ = await runs.run("seeds=1")
+    code, _ = await runs.run(TERMINAL, "seeds=1")
     assert code == 0
-    assert runs.starts("personal_binary/seed0") == ["begun"]
-    assert (runs.dir / "personal_binary/seed0.failed1").exists()
+    assert runs.starts("general_terminal/seed0") == ["begun"]
+    assert (runs.dir / "general_terminal/seed0.failed1").exists()
 
 
 async def test_runs_of_other_settings_are_not_compared(runs: Bench) -> None:
-    await runs.run("seeds=1")
+    await runs.run(TERMINAL, "seeds=1")
     with pytest.raises(ConfigError, match="choose another dir=PATH"):
-        await runs.run("seeds=1", "learner.lr=0.1")
+        await runs.run(TERMINAL, "seeds=1", "learner.lr=0.1")
 
 
 async def test_a_folder_of_somebody_else_is_left_alone(runs: Bench) -> None:
-    notes = runs.dir / "personal_hybrid" / "seed0" / "notes.txt"
+    notes = runs.dir / "general_terminal" / "seed0" / "notes.txt"
     notes.parent.mkdir(parents=True)
     notes.write_text("mine")
     with pytest.raises(ConfigError, match="not made by a bench"):
-        await runs.run("seeds=1")
+        await runs.run(TERMINAL, "seeds=1")
     assert notes.read_text() == "mine"
 
 
 async def test_a_record_that_cannot_be_read_is_an_error_and_no_new_run(runs: Bench) -> None:
-    await runs.run("seeds=1")
-    (runs.dir / "personal_binary/seed0.json").write_text("{")
+    await runs.run(TERMINAL, "seeds=1")
+    (runs.dir / "general_terminal/seed0.json").write_text("{")
     with pytest.raises(ConfigError, match=r"cannot read .*remove it"):
-        await runs.run("seeds=1")
+        await runs.run(TERMINAL, "seeds=1")
 
 
 def test_the_command_line_of_a_run_is_its_own(tmp_path: Path) -> None:
@@ -302,9 +317,9 @@ def test_help_lists_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def test_what_a_run_is_doing_is_said_from_its_first_second(runs: Bench) -> None:
-    runs.order({"personal_binary 0": "wait"})
-    _, printed = await runs.run("run_timeout_s=2", "seeds=1")
-    assert "personal_binary seed 0: vLLM: loading weights" in printed
+    runs.order({"general_terminal 0": "wait"})
+    _, printed = await runs.run(TERMINAL, "run_timeout_s=2", "seeds=1")
+    assert "general_terminal seed 0: vLLM: loading weights" in printed
 
 
 class Clock:

@@ -16,9 +16,10 @@ from clawrl_gym.comparison.matrix import (
     matrix_table,
     paired,
 )
-from clawrl_gym.comparison.measurement import Measured, Scores, is_measured, make_room
+from clawrl_gym.comparison.measurement import is_measured, make_room
 from clawrl_gym.comparison.picture import matrix_svg
 from clawrl_gym.comparison.results import RecipeResult, RunResult
+from clawrl_gym.comparison.scores import Measured, Scores
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.intervals import mean_difference, student_t

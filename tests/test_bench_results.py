@@ -11,10 +11,10 @@ from clawrl_gym.comparison.results import (
     RecipeResult,
     RunResult,
     SeedPoint,
-    measured,
     points_of,
     smooth,
 )
+from clawrl_gym.comparison.scores import heldout_scores
 from clawrl_gym.comparison.tables import data_of, tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ClawError
@@ -61,7 +61,7 @@ def test_measures_have_the_name_of_their_environment_and_no_counts_or_families()
         "env/other/heldout/success": 0.1,
         "train/success": 0.3,
     }
-    assert measured(row, "conversation", {"shop": "toolcall"}) == {
+    assert heldout_scores(row, "conversation", {"shop": "toolcall"}) == {
         "conversation success": 0.5,
         "conversation personalization": 0.2,
         "conversation pass@8": 0.8,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clawrl_gym.config import RunConfig, ServeConfig
+from clawrl_gym.config import EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.config.compose import compose, groups_of
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.gym.config import GymEnvConfig
@@ -70,6 +70,20 @@ def test_an_environment_of_ones_own_needs_no_group(override: str) -> None:
     assert isinstance(compose("train", [override], RunConfig).env, GymEnvConfig)
 
 
+@pytest.mark.parametrize(("command", "model"), [("train", RunConfig), ("evaluate", EvaluateConfig)])
+def test_tasks_of_ones_own_are_a_terminals_and_take_nothing_of_the_usual_environment(
+    command: str, model: type[RunConfig | EvaluateConfig]
+) -> None:
+    alone, named = (
+        compose(command, [*chosen, "env.tasks=my/tasks"], model)
+        for chosen in ([], ["env=terminal"])
+    )
+    assert alone == named
+    assert alone.policy.model != compose(command, [], model).policy.model
+    toolcall = compose("train", ["experiment=general_toolcall", "env.tasks=shop"], RunConfig)
+    assert toolcall.env.type == "toolcall", "a recipe names its environment"
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -107,8 +121,9 @@ def test_serving_composes_with_every_option_and_leaves_out_what_a_policy_says_of
     assert config.learner.schedule == "inverse", "conf/tuned/tiny_live.yaml"
     assert config.live.kinds, "the rules of conf/live"
     for group, options in groups_of("serve").items():
+        judge = [] if group == "judge" else ["judge=feedback"]  # rules take long to compose
         for option in options:
-            compose("serve", [f"{group}={option}"], ServeConfig)
+            compose("serve", [f"{group}={option}", *judge], ServeConfig)
     with pytest.raises(ConfigError, match=r"unknown configuration key 'rollout"):
         compose("serve", ["rollout.groups=3"], ServeConfig)
 

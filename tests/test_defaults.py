@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import clawrl_gym as cg
-from clawrl_gym import bench, evaluate, serve, train
+from clawrl_gym import bench, evaluate, rejudge, serve, train
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.config.compose import conf_dir, groups_of
 from clawrl_gym.core.plugins import ENVIRONMENTS
@@ -19,6 +19,7 @@ COMMANDS = {
     "train": train.main,
     "serve": serve.main,
     "evaluate": evaluate.main,
+    "rejudge": rejudge.main,
     "bench": bench.main,
 }
 NAMES_THE_OPTION = re.compile(
@@ -97,6 +98,7 @@ def test_no_option_repeats_a_default(path: Path) -> None:
         ("serve", []),
         ("serve", ["policy=qwen3_0_6b", "judge=none"]),
         ("evaluate", ["env=toolcall"]),
+        ("rejudge", ["runs/NAME", "judge=none"]),
         ("bench", ["seeds=5"]),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else part,

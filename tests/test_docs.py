@@ -25,7 +25,7 @@ PAGES = pages()
 TRUE_TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]
 """A changelog names what was."""
 BLOCKS = [block for page in PAGES for block in page.python]
-COMMANDS = {"train": "train", "serve": "serve", "evaluate": "evaluate", "bench": "bench"}
+COMMANDS = {name: name for name in ("train", "serve", "evaluate", "rejudge", "bench")}
 """Those that take a configuration."""
 LIBRARY_COMMANDS = {
     "run_training": "train", "run_serving": "serve", "run_evaluation": "evaluate",

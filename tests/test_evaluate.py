@@ -126,14 +126,15 @@ async def test_a_server_that_moved_is_the_same_one(tmp_path: Path) -> None:
 
 
 async def test_without_a_folder_the_same_command_finds_what_it_began(tmp_path: Path) -> None:
-    root = ("run.dir=null", f"run.root={tmp_path / 'runs'}")
+    # more tasks than the silence takes: the second answer may come after a first failure
+    root = ("run.dir=null", f"run.root={tmp_path / 'runs'}", "eval.tasks=10")
     async with listening(Endpoint(says=echo, answers_left=2)) as endpoint:
         with pytest.raises(cg.PolicyError):
             await measure(endpoint, tmp_path, *root)
         endpoint.answers_left = None
         run = await measure(endpoint, tmp_path, *root)
         assert [run.folder] == list((tmp_path / "runs").iterdir())
-        assert run.evaluation.n == 6
+        assert run.evaluation.n == 10
 
 
 async def test_lost_tasks_are_in_no_share_and_are_tried_again_at_the_next_start(

@@ -75,11 +75,13 @@ def is_infeasible(task_id: str) -> bool:
 def test_the_oracle_solves_in_a_browser_what_doing_nothing_does_not(
     family: str, tasks_a_family: int
 ) -> None:
+    """By day each in one task of its own: on paper, below, both are done in many."""
+    ids = ids_of(family, each=tasks_a_family)
+    solved, untouched = (ids[:1], ids[1:]) if len(ids) == 2 else (ids, ids)
     env = in_browser([family])
     try:
-        for task_id in ids_of(family, each=tasks_a_family):
-            assert reward_of(env, task_id) == 1.0
-            assert reward_of(env, task_id, ["done()"]) == 0.0
+        assert {reward_of(env, task_id) for task_id in solved} == {1.0}
+        assert {reward_of(env, task_id, ["done()"]) for task_id in untouched} == {0.0}
     finally:
         env.close()
 

@@ -91,7 +91,7 @@ async def test_one_in_between_goes_on_while_updates_come_and_says_which_versions
     assert bench.view.messages == [
         "no held-out evaluation after 4 updates: the one after 2 is still under way"
     ]
-    assert bench.environments.requests[0]["tasks"] == 48
+    assert bench.environments.requests[0]["tasks"] == 60
     assert bench.heldout.kept([1, 2, 3]) == {2}
     assert list(bench.heldout.evaluations) == [2]
 
@@ -111,8 +111,8 @@ async def test_the_last_waits_for_the_one_in_between_and_is_of_one_version() -> 
         await last
     assert bench.reported == [(2, range(2, 4)), (3, range(3, 4))]
     between, whole = bench.environments.requests
-    assert (between["tasks"], between["ks"], between["samples"]) == (48, (), 0)
-    assert (whole["tasks"], whole["ks"], whole["samples"]) == (120, (1, 4), 4)
+    assert (between["tasks"], between["ks"], between["samples"]) == (60, (), 0)
+    assert (whole["tasks"], whole["ks"], whole["samples"]) == (180, (1, 4), 4)
 
 
 @pytest.mark.parametrize("overrides", [["eval.every=0"], ["eval.tasks=0"]])

@@ -49,7 +49,7 @@ def test_a_configuration_is_the_command_lines() -> None:
     assert isinstance(cg.load_config(["env=gui"], "evaluate"), cg.EvaluateConfig)
     with pytest.raises(cg.ConfigError, match=r"did you mean 'trainer\.steps'"):
         cg.load_config(["trainer.stepps=3"])
-    with pytest.raises(cg.ConfigError, match="expected train, serve, evaluate or bench"):
+    with pytest.raises(cg.ConfigError, match="one of train, serve, evaluate, rejudge, bench"):
         cg.load_config([], "dance")  # type: ignore[call-overload]
 
 

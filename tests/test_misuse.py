@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym import bench, evaluate, serve, train
+from clawrl_gym import bench, evaluate, rejudge, serve, train
 from clawrl_gym.policy.models import vllm_build
 from tests.misuse import TABLE, Misuse, places
 
-MAINS = {"train": train.main, "serve": serve.main, "evaluate": evaluate.main, "bench": bench.main}
+MAINS = {"train": train.main, "serve": serve.main, "evaluate": evaluate.main,
+         "rejudge": rejudge.main, "bench": bench.main}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

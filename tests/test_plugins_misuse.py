@@ -208,7 +208,7 @@ def test_options_come_back_from_plain_values() -> None:
 def test_a_kind_of_environments_without_tasks_or_screen_is_told() -> None:
     from clawrl_gym.rollout.task_sampler import TaskSampler
 
-    with pytest.raises(ConfigError, match="holds no training task"):
+    with pytest.raises(ConfigError, match="holds no task with these options"):
         TaskSampler.of(configured("env=wrong_seams:Empty").env, 0)
     with pytest.raises(ConfigError, match="has the task id 1, expected a text"):
         TaskSampler.of(configured("env=wrong_seams:Numbers").env, 0)

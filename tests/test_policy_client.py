@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -12,11 +13,9 @@ from clawrl_gym.core.errors import ContextError, PolicyError, PolicyUnavailable,
 from clawrl_gym.core.types import ChatBody
 from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
 from clawrl_gym.policy.generation import ChatReply, Piece, message_of
-from tests.fake_vllm import KEY, FakeVllm, choice, end, event, running, says, sleeps, streams
+from tests.fake_vllm import KEY, FakeVllm, end, event, running, says, sleeps, streams, whole
 
-GENERATE = "/inference/v1/generate"
 RENDER = "/clawrl/render"
-PARSE = "/clawrl/parse"
 REPLY = "/clawrl/reply"
 STREAM = "/clawrl/stream"
 
@@ -69,10 +68,12 @@ async def test_generate_sends_ids_and_salts_the_cache_with_the_version(
     sampling = Sampling(0.7, 0.9, 8, seed=3, stop=("END",))
     await client.generate([1, 2], sampling, version=4, request_id="r1")
     (_, body) = vllm.calls[0]
-    assert body["token_ids"] == [1, 2]
-    assert body["cache_salt"] == "4"
-    assert body["request_id"] == "r1"
-    assert body["sampling_params"] == {
+    assert (body["chat"], body["parse"]) == (None, False)
+    request = body["generate"]
+    assert request["token_ids"] == [1, 2]
+    assert request["cache_salt"] == "4"
+    assert request["request_id"] == "r1"
+    assert request["sampling_params"] == {
         "temperature": 0.7, "top_p": 0.9, "max_tokens": 8, "logprobs": 0, "seed": 3, "stop": ["END"]
     }  # fmt: skip
 
@@ -80,21 +81,15 @@ async def test_generate_sends_ids_and_salts_the_cache_with_the_version(
 async def test_a_generation_holds_what_vllm_reported_and_masks_what_it_did_not(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
-    vllm.answers[GENERATE] = says({"choices": [choice("4")]})
+    vllm.answers[REPLY] = says(whole())
     made = await client.generate([1], GREEDY, version=4)
     assert made == Generation([1], [10, 11, 2], [-0.5, None, -0.25], [4, 4, 4], "stop", "hi")
-
-
-def answered(prompt: list[int], **changes: object) -> dict[str, object]:
-    """What /clawrl/reply answers, with the prompt's ids behind those it had to begin with."""
-    made = {"prompt_ids": prompt, "goes_on": True, "text": "hi", "deltas": None}
-    return made | {"ids": [10, 11, 2], "logprobs": [-0.5, None, -0.25]} | end(3) | changes
 
 
 async def test_a_chat_is_rendered_generated_and_read_in_one_request(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
-    vllm.answers[REPLY] = says(answered([4, 5]))
+    vllm.answers[REPLY] = says(whole([4, 5]))
     reply = await client.generate_chat(CHAT, GREEDY, version=4, after=[1, 2, 3], request_id="r1")
     made = Generation([1, 2, 3, 4, 5], [10, 11, 2], [-0.5, None, -0.25], [4, 4, 4], "stop", "hi")
     assert reply == ChatReply([1, 2, 3, 4, 5], (made, {"role": "assistant", "content": "hi"}))
@@ -117,7 +112,7 @@ async def test_a_chat_with_tools_gets_what_the_parsers_make_of_the_reply(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
     deltas = [{"content": "so "}, {"content": "it is"}]
-    vllm.answers[REPLY] = says(answered([4], deltas=deltas))
+    vllm.answers[REPLY] = says(whole([4], deltas=deltas))
     reply = await client.generate_chat(WITH_TOOL, GREEDY, version=4)
     assert reply.whole is not None
     assert reply.whole[1] == {"role": "assistant", "content": "so it is"}
@@ -133,9 +128,9 @@ async def test_a_chat_with_tools_gets_what_the_parsers_make_of_the_reply(
     ],
 )
 async def test_a_chat_reply_that_lacks_something_is_an_error(
-    vllm: FakeVllm, client: PolicyClient, changes: dict[str, object], words: str
+    vllm: FakeVllm, client: PolicyClient, changes: dict[str, Any], words: str
 ) -> None:
-    vllm.answers[REPLY] = says(answered([4], **changes))
+    vllm.answers[REPLY] = says(whole([4], **changes))
     with pytest.raises(PolicyError, match=words):
         await client.generate_chat(CHAT, GREEDY, version=4)
 
@@ -159,7 +154,7 @@ async def test_a_stream_that_comes_at_once_has_the_versions_that_its_end_tells(
 
 async def test_each_token_has_the_version_of_its_span(vllm: FakeVllm, client: PolicyClient) -> None:
     spans = [{"version": "4", "start": 0, "end": 1}, {"version": "5", "start": 1, "end": 3}]
-    vllm.answers[GENERATE] = says({"choices": [choice(weight_versions=spans)]})
+    vllm.answers[REPLY] = says(whole(weight_versions=spans))
     assert (await client.generate([1], GREEDY, version=4)).versions_T == [4, 5, 5]
 
 
@@ -176,48 +171,40 @@ async def test_each_token_has_the_version_of_its_span(vllm: FakeVllm, client: Po
 async def test_a_token_without_a_version_is_an_error(
     vllm: FakeVllm, client: PolicyClient, spans: object
 ) -> None:
-    vllm.answers[GENERATE] = says({"choices": [choice(weight_versions=spans)]})
+    vllm.answers[REPLY] = says(whole(weight_versions=spans))
     with pytest.raises(PolicyError, match="named no weight version for some of 3 tokens"):
         await client.generate([1], GREEDY, version=4)
 
 
-async def test_log_probs_of_another_length_than_the_ids_are_an_error(
+async def test_a_chat_whose_prompt_is_given_is_not_rendered(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
-    short = {"content": [{"logprob": -1.0}]}
-    vllm.answers[GENERATE] = says({"choices": [choice(logprobs=short)]})
-    with pytest.raises(PolicyError, match="1 log-probs for 3 tokens"):
-        await client.generate([1], GREEDY, version=4)
+    vllm.answers[REPLY] = says(whole(deltas=[{"content": "it is"}]))
+    reply = await client.generate_chat(WITH_TOOL, GREEDY, version=4, prompt_ids=[7, 8])
+    assert reply.prompt_ids_T == [7, 8]
+    assert reply.whole is not None
+    generation, message = reply.whole
+    assert generation.prompt_ids_T == [7, 8]
+    assert message == {"role": "assistant", "content": "it is"}
+    ((_, body),) = vllm.calls
+    assert (body["generate"]["token_ids"], body["parse"]) == ([7, 8], True)
+    assert "after" not in body
 
 
-async def test_an_aborted_request_is_no_reply(vllm: FakeVllm, client: PolicyClient) -> None:
-    vllm.answers[GENERATE] = says({"choices": [choice(finish_reason="abort")]})
-    with pytest.raises(PolicyError, match="'abort'"):
-        await client.generate([1], GREEDY, version=4)
-
-
-async def test_plain_text_needs_no_second_request(vllm: FakeVllm, client: PolicyClient) -> None:
-    made = Generation([1], [10, 2], [None, None], [0, 0], "stop", "hi")
-    assert await client.parse(CHAT, made) == {"role": "assistant", "content": "hi"}
-    assert vllm.calls == []
-
-
-async def test_tool_calls_are_parsed_by_vllm_and_the_end_token_is_silent(
+async def test_tool_calls_and_reasoning_are_what_vllms_parsers_found(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
     function = {"name": "shell", "arguments": ""}
     call = {"index": 0, "id": "c1", "type": "function", "function": function}
     more = {"index": 0, "function": {"arguments": "{}"}}
     deltas = [{"reasoning_content": "hm"}, {}, {"tool_calls": [call]}, {"tool_calls": [more]}]
-    vllm.answers[PARSE] = says({"deltas": deltas})
-    made = Generation([1], [10, 2], [None, None], [0, 0], "stop", "hi")
-    message = await client.parse(WITH_TOOL, made)
+    vllm.answers[REPLY] = says(whole([4], deltas=deltas))
+    reply = await client.generate_chat(WITH_TOOL, GREEDY, version=4)
     called = {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
-    assert message == {
+    assert reply.whole is not None
+    assert reply.whole[1] == {
         "role": "assistant", "content": None, "tool_calls": [called], "reasoning_content": "hm"
     }  # fmt: skip
-    assert vllm.calls[0][1]["reply"] == {"ids": [10, 2], "spoken": 1, "stop_text": None}
-    assert vllm.calls[0][1]["prompt_ids"] == [1]
 
 
 async def test_a_reply_that_a_text_or_the_budget_ended_keeps_its_last_token() -> None:
@@ -226,20 +213,26 @@ async def test_a_reply_that_a_text_or_the_budget_ended_keeps_its_last_token() ->
     assert ended_by_text.spoken_ids_T == ended_by_budget.spoken_ids_T == [10, 11]
 
 
-async def test_an_empty_reply_is_an_empty_message(vllm: FakeVllm, client: PolicyClient) -> None:
-    made = Generation([1], [2], [None], [0], "stop", "")
-    message = await client.parse(WITH_TOOL, made)
-    assert message == {"role": "assistant", "content": ""}
-    assert vllm.calls == []
+@pytest.mark.parametrize("body", [CHAT, WITH_TOOL])
+async def test_an_empty_reply_is_an_empty_message(
+    vllm: FakeVllm, client: PolicyClient, body: ClientBody
+) -> None:
+    empty: dict[str, Any] = {"ids": [2], "logprobs": [None], "text": "", "deltas": []} | end(1)
+    vllm.answers[REPLY] = says(whole([4], **empty))
+    reply = await client.generate_chat(body, GREEDY, version=4)
+    assert reply.whole is not None
+    assert reply.whole[1] == {"role": "assistant", "content": ""}
 
 
 async def test_a_reasoning_parser_sees_every_reply(vllm: FakeVllm) -> None:
-    vllm.answers[PARSE] = says({"deltas": [{"reasoning_content": "a"}, {"content": "b"}]})
+    vllm.answers[REPLY] = says(whole([4], deltas=[{"reasoning_content": "a"}, {"content": "b"}]))
     client = PolicyClient(vllm.base_url, "the key", "policy", 5.0, 8, always_parse=True)
     try:
-        made = Generation([1], [10, 2], [None, None], [0, 0], "stop", "hi")
-        message = await client.parse(CHAT, made)
+        reply = await client.generate_chat(CHAT, GREEDY, version=4)
+        assert reply.whole is not None
+        message = reply.whole[1]
         assert message == {"role": "assistant", "content": "b", "reasoning_content": "a"}
+        assert vllm.calls[0][1]["parse"] is True
     finally:
         await client.close()
 

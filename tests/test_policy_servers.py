@@ -273,7 +273,7 @@ def loads(fake: FakeVllm) -> list[str]:
     return [step for at, step in enumerate(steps) if step[0] == "+" or "+" + step[1:] in steps[:at]]
 
 
-LOAD, GENERATE = "/v1/load_lora_adapter", "/inference/v1/generate"
+LOAD, REPLY = "/v1/load_lora_adapter", "/clawrl/reply"
 
 
 async def test_an_adapter_reaches_all_servers_and_nobody_is_held(
@@ -305,8 +305,8 @@ async def test_a_request_names_its_version_and_all_of_its_tokens_have_it(
         await policy.generate([1], Sampling(1, 1, 3), version=7),
         await policy.generate([1], Sampling(1, 1, 3), version=3, user="ada"),
     ]
-    bodies = [body for path, body in two.fakes[0].calls if path == GENERATE]
-    assert [body["model"] for body in bodies] == ["policy", "policy@7", "ada@3"]
+    bodies = [body for path, body in two.fakes[0].calls if path == REPLY]
+    assert [body["generate"]["model"] for body in bodies] == ["policy", "policy@7", "ada@3"]
     assert [reply.versions_T for reply in replies[1:]] == [[7, 7, 7], [3, 3, 3]]
     with pytest.raises(PolicyUnavailable, match="policy@6 is no longer served"):
         await policy.generate([1], Sampling(1, 1, 3), version=6)

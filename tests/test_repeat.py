@@ -16,7 +16,13 @@ from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import keep_model
 from clawrl_gym.run.sweep import plan_sweep
 
-COMMAND = ["env=toolcall", "judge=rule", "seed=7", "trainer.steps=3", "gateway.key=sk-mine-mine"]
+COMMAND = [
+    "env=toolcall",
+    "judge=feedback",
+    "seed=7",
+    "trainer.steps=3",
+    "gateway.key=sk-mine-mine",
+]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
-from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, ServeConfig
+from clawrl_gym.config import BenchConfig, EvaluateConfig, RejudgeConfig, RunConfig, ServeConfig
 from clawrl_gym.core.plugins import ENVIRONMENTS
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden" / "configuration.json"
@@ -22,6 +22,7 @@ def configuration() -> dict[str, JsonValue]:
         "train": RunConfig,
         "serve": ServeConfig,
         "evaluate": EvaluateConfig,
+        "rejudge": RejudgeConfig,
         "bench": BenchConfig,
     }
     for name in ENVIRONMENTS.builtin:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.comparison.matrix import OPEN, paired, words
-from clawrl_gym.comparison.measurement import EVALUATION_FILE, Scores, read_evaluations
+from clawrl_gym.comparison.scores import Scores, read_evaluations
 from clawrl_gym.comparison.tables import ResultTable
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.evaluation.settings import EVALUATION_FILE
 
 _MEASURED = re.compile(r"seed(\d+)-measured")
 ByMeasure = dict[str, dict[int, Scores]]

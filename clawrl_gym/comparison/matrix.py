@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from clawrl_gym.comparison.measurement import Scores
 from clawrl_gym.comparison.plan import CONTROL_MARK
 from clawrl_gym.comparison.results import RecipeResult
+from clawrl_gym.comparison.scores import Scores
 from clawrl_gym.comparison.tables import ResultTable
 from clawrl_gym.core.intervals import Difference, mean_difference
 from clawrl_gym.ui.text import duration, number

@@ -1,4 +1,4 @@
-"""One policy measured on the held-out tasks of every environment of the matrix, and what it scored.
+"""One policy that is measured on the held-out tasks of every environment of the matrix.
 
 A measurement's folder has a folder for each environment, with its evaluation.json and the
 configuration that it was made with: one that was made otherwise is made again.
@@ -8,26 +8,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import cast
 
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.files import private_files, replace_text
-from clawrl_gym.core.metrics import HELDOUT_LOST, HELDOUT_OWN, HELDOUT_SUCCESS
-from clawrl_gym.core.types import Json
+from clawrl_gym.evaluation.settings import EVALUATION_FILE
 
 PLAN_FILE = "measurement.json"
-EVALUATION_FILE = "evaluation.json"
 _MADE_WITH = "measured_with.json"
-_PREFIX = "heldout/"
-_NO_SCORES = frozenset(HELDOUT_OWN) - {HELDOUT_SUCCESS}
-
-Scores = Mapping[str, float]
-"""By task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,71 +102,3 @@ def _is_of(config: EvaluateConfig) -> bool:
     except (OSError, ValueError):
         return False
     return bool(made_with == config.model_dump(mode="json"))
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What a policy scored."""
-
-    values: dict[str, float] = field(default_factory=dict)
-    """Means by measure, such as `terminal success` or `terminal pass@8`."""
-    by_task: dict[str, Scores] = field(default_factory=dict)
-    """By measure: those that every task has."""
-    lost: int = 0
-    """Tasks that infrastructure lost; in no mean."""
-
-
-def read_measured(measurement: Measurement) -> Measured:
-    """What is there of it."""
-    columns = {
-        name: folder_of(config)
-        for name, config in measurement.columns.items()
-        if is_measured(config)
-    }
-    return read_evaluations(columns)
-
-
-def read_evaluations(columns: Mapping[str, Path]) -> Measured:
-    """Of evaluations' folders by environment. Raises ConfigError for what cannot be read."""
-    values: dict[str, float] = {}
-    by_task: dict[str, Scores] = {}
-    lost = 0
-    for column, folder in columns.items():
-        path = folder / EVALUATION_FILE
-        try:
-            evaluation = json.loads(path.read_text(encoding="utf-8"))
-            metrics, episodes = evaluation["metrics"], evaluation["episodes"]
-            scores = _scores(episodes)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"cannot read {str(path)!r} ({error}); remove its folder to measure it again"
-            ) from error
-        values |= {f"{column} {name}": value for name, value in _means(metrics).items()}
-        values |= {f"{column} {name}": fmean(own.values()) for name, own in scores.items() if own}
-        by_task |= {f"{column} {name}": own for name, own in scores.items()}
-        lost += int(metrics.get(HELDOUT_LOST, 0))
-    return Measured(values, by_task, lost)
-
-
-def _means(metrics: Json) -> dict[str, float]:
-    return {
-        name.removeprefix(_PREFIX): float(value)
-        for name, value in metrics.items()
-        if name.startswith(_PREFIX) and name not in _NO_SCORES and name.count("/") == 1
-        if isinstance(value, int | float)
-    }
-
-
-def _scores(episodes: Sequence[Json]) -> dict[str, Scores]:
-    """Success, and what else the environment scored of every task."""
-    success: dict[str, float] = {}
-    others: dict[str, dict[str, float]] = {}
-    for episode in episodes:
-        task = cast(Json, episode["task"])
-        name = str(task["id"] if task["id"] is not None else f"seed {task['seed']}")
-        reward = cast(float | None, episode["reward"])
-        success[name] = float(reward is not None and reward >= 1.0)
-        for score, value in cast(dict[str, float], episode["scores"]).items():
-            others.setdefault(score, {})[name] = float(value)
-    whole = {score: own for score, own in others.items() if own.keys() == success.keys()}
-    return {"success": success, **whole}

@@ -3,11 +3,13 @@ environment of the matrix as `evaluate` would."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from clawrl_gym.comparison.measurement import folder_of, is_measured
 from clawrl_gym.comparison.plan import PlannedRun, baselines_of, plan_runs, quoted
 from clawrl_gym.comparison.record import read_record
 from clawrl_gym.comparison.runner import check_settings
-from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig
+from clawrl_gym.config import BenchConfig, RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigErrors
 from clawrl_gym.run.folder import RunFolder
@@ -30,8 +32,7 @@ def preflight_comparison(config: BenchConfig) -> tuple[list[PlannedRun], RecipeP
         record = read_record(run.record_file)
         if run.recipe in plans or (record is not None and record.finished):
             continue
-        folder = run.folder.with_suffix(".again") if run.folder.exists() else run.folder
-        arguments = [*run.arguments, f"run.dir={quoted(folder)}"]
+        arguments = [*run.arguments, f"run.dir={quoted(_empty(run.folder))}"]
         try:
             plans[run.recipe] = preflight_training(compose("train", arguments, RunConfig))
         except ConfigErrors as errors:
@@ -41,15 +42,15 @@ def preflight_comparison(config: BenchConfig) -> tuple[list[PlannedRun], RecipeP
         for name, column in baseline.columns.items():
             if is_measured(column):
                 continue
+            place = column.run.model_copy(update={"dir": str(_empty(folder_of(column)))})
             try:
-                preflight_evaluation(_elsewhere(column))
+                preflight_evaluation(column.model_copy(update={"run": place}))
             except ConfigErrors as errors:
                 problems.lines += [f"env={name}: {line}" for line in errors.lines]
     problems.raise_if_any()
     return runs, plans
 
 
-def _elsewhere(column: EvaluateConfig) -> EvaluateConfig:
-    """As in an empty folder: what was measured otherwise in its own goes when it is measured."""
-    again = folder_of(column).with_suffix(".again")
-    return column.model_copy(update={"run": column.run.model_copy(update={"dir": str(again)})})
+def _empty(folder: Path) -> Path:
+    """The folder as it will be: what is in its place makes room when its turn comes."""
+    return folder.with_suffix(".again") if folder.exists() else folder

@@ -7,33 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from clawrl_gym.comparison.measurement import Measured, read_measured
 from clawrl_gym.comparison.plan import PlannedRun, episodes_per_update
 from clawrl_gym.comparison.record import RunRecord
+from clawrl_gym.comparison.scores import Measured, heldout_scores, read_measured
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import (
     ENV_PREFIX,
     HELDOUT_LOST,
-    HELDOUT_OWN,
-    HELDOUT_SUCCESS,
     METRICS_FILE,
     MetricRow,
     by_step,
 )
-from clawrl_gym.core.types import Json
 from clawrl_gym.store import StoreReader
-from clawrl_gym.ui.text import HELDOUT_PREFIX
 
 _MAIN_SCORES = {"conversation": "personalization"}
 """What a recipe of an environment is after, where it is not success."""
-_NO_SCORES = frozenset(
-    name.removeprefix(HELDOUT_PREFIX) for name in HELDOUT_OWN if name != HELDOUT_SUCCESS
-)
-
 Curve = dict[int, float]
 """Value by update."""
 
@@ -194,7 +186,7 @@ def _read(run: PlannedRun, before: Measured) -> RunResult:
     training: dict[str, Curve] = {}
     for row in rows:
         step = int(row["step"])
-        for name, value in measured(row, run.env_name, run.trained_on).items():
+        for name, value in heldout_scores(row, run.env_name, run.trained_on).items():
             heldout.setdefault(name, {})[step] = value
     sources = {run.env_name: "train"}
     sources |= {column: f"{ENV_PREFIX}{name}/train" for name, column in run.trained_on.items()}
@@ -221,23 +213,6 @@ def _tokens(run: PlannedRun) -> int:
 def _lost(row: MetricRow) -> int:
     """In the evaluation after an update."""
     return int(row.get(HELDOUT_LOST, 0))
-
-
-def measured(row: Json, env: str, domains: Mapping[str, str]) -> dict[str, float]:
-    """The held-out measures in a row of metrics; families are left out.
-
-    `env` names all that was measured, `domains` the environments of a mixture by their own names.
-    """
-    measures: dict[str, float] = {}
-    for name, value in row.items():
-        where, _, score = name.rpartition(HELDOUT_PREFIX)
-        domain = where.removeprefix(ENV_PREFIX).removesuffix("/")
-        column = env if not where else domains.get(domain)
-        if column is None or score in _NO_SCORES or "/" in score or score == name:
-            continue
-        if isinstance(value, int | float):
-            measures[f"{column} {score}"] = float(value)
-    return measures
 
 
 def points_of(curves: Sequence[Curve]) -> list[SeedPoint]:

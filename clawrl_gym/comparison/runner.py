@@ -37,7 +37,7 @@ class Commands:
     """The processes that do the work."""
 
     train: Sequence[str] = (sys.executable, "-m", "clawrl_gym.train")
-    measure: Sequence[str] = (sys.executable, "-m", "clawrl_gym.comparison.measure")
+    measure: Sequence[str] = (sys.executable, "-m", "clawrl_gym.comparison.measurement_process")
 
 
 class RunWatcher(Protocol):

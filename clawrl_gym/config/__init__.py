@@ -27,6 +27,7 @@ from clawrl_gym.config.live import KindRule, LiveConfig
 from clawrl_gym.config.mixture import DomainConfig
 from clawrl_gym.config.part import Part
 from clawrl_gym.config.policy import GatewayConfig, ImagesConfig, PolicyConfig, SamplingConfig
+from clawrl_gym.config.rejudge import RejudgeConfig
 from clawrl_gym.config.run import CommandConfig, RunConfig, RunFolderConfig, ServeConfig
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "Part",
     "PolicyConfig",
     "RayConfig",
+    "RejudgeConfig",
     "ReplyRule",
     "ResultRule",
     "RolloutConfig",

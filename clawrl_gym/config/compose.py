@@ -43,6 +43,9 @@ _SEAMS: Mapping[str, Seam] = {
     "trainer": ALGORITHMS,
 }
 """Groups that take a class of one's own, by name."""
+_ENV_OF_KEY = {"env.id": "gym", "env.target": "gym", "env.tasks": "terminal"}
+"""What is meant by a key without `env=`. The environment that a command has without both brings
+weights and settings for its own tasks: somebody's folder of tasks is no reason to take them."""
 _PLUGIN = "_plugin_"
 """The option that stands for a class of one's own."""
 _SWEEP = set(",[]{}")
@@ -59,8 +62,8 @@ def conf_dir() -> Path:
 def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
     """Compose `conf/<config_name>.yaml` with a command line into a command's configuration.
 
-    `env.id=` or `env.target=` alone choose `env=gym`. Raises ConfigError, in one line, for
-    whatever does not fit, with the nearest known key.
+    Keys that only one environment can mean choose it, see `_ENV_OF_KEY`. Raises ConfigError, in one
+    line, for whatever does not fit, with the nearest known key.
     """
     overrides, places = split_search_path(arguments)
     for override in overrides:
@@ -95,9 +98,10 @@ def _composed(
     from omegaconf.errors import OmegaConfBaseException
 
     names = [_name(override) for override in overrides]
-    if "env" not in names and {"env.id", "env.target"} & set(names):
-        overrides = ["env=gym", *overrides]
     groups = groups_of(config_name, places)
+    if "env" in groups and not {"env", "experiment"} & set(names):
+        chosen = [env for key, env in _ENV_OF_KEY.items() if key in names]
+        overrides = [*(f"env={env}" for env in chosen[:1]), *overrides]
     _refuse_foreign_groups(names, groups, config_name)
     overrides = [_forced(_with_plugin(override, groups), groups) for override in overrides]
     if places:

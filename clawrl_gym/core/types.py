@@ -311,6 +311,11 @@ class Transcript:
     """Of the environment's checks, which no request held."""
 
 
+def is_success(reward: float | None) -> bool:
+    """Whether an episode with this reward has solved its task, completely."""
+    return reward is not None and reward >= 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Episode:
     """One run of a task by the policy, as its worker reports it."""
@@ -341,7 +346,7 @@ class Episode:
     @property
     def success(self) -> bool:
         """Solved completely: the environment's reward reached 1."""
-        return self.reward is not None and self.reward >= 1.0
+        return is_success(self.reward)
 
     @property
     def kind(self) -> str | None:

@@ -20,7 +20,6 @@ from clawrl_gym.evaluation.page import (
     TEMPLATES,
     TRANSCRIPTS,
     cost_words,
-    in_words,
     outcome_of,
     page_name,
     pass_chart,
@@ -30,6 +29,7 @@ from clawrl_gym.evaluation.pairs import Pair, names_of, pairs_of, points, settin
 from clawrl_gym.evaluation.settings import SETTINGS_FILE
 from clawrl_gym.ui import pages
 from clawrl_gym.ui.svg import IntervalRow, interval_chart, write_picture
+from clawrl_gym.ui.text import in_words
 
 COMPARISON_PAGE = "comparison.html"
 COMPARISON_PICTURE = "comparison.svg"

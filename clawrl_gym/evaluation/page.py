@@ -17,13 +17,12 @@ from markupsafe import Markup
 
 from clawrl_gym.config.part import leaf
 from clawrl_gym.core.files import replace_text
-from clawrl_gym.core.intervals import Estimate
 from clawrl_gym.core.types import Answer, StopReason
 from clawrl_gym.evaluation.figures import Cost, EvaluationResult, TaskResult, success_of
 from clawrl_gym.evaluation.record import Attempt
 from clawrl_gym.ui import pages
 from clawrl_gym.ui.svg import Series, line_chart
-from clawrl_gym.ui.text import duration, number, share
+from clawrl_gym.ui.text import duration, in_words, number, share
 from clawrl_gym.ui.transcripts import TranscriptMessage, transcript_message
 
 PAGE_FILE = "evaluation.html"
@@ -149,13 +148,6 @@ def facts_of(result: EvaluationResult) -> list[tuple[str, str]]:
         ("cost", cost_words(result.cost)),
     ]
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
-
-
-def in_words(estimate: Estimate) -> str:
-    """`45 % (36 to 54 %)`."""
-    if not estimate.n:
-        return "-"
-    return f"{share(estimate.value)} ({100 * estimate.low:.0f} to {100 * estimate.high:.0f} %)"
 
 
 def cost_words(cost: Cost) -> str:

@@ -346,10 +346,13 @@ class PartialReply:
         )
         render = _render_but_once(policy, body, reply.prompt_ids_T)
         self.prompt = await self._joined(render, body)
-        if reply.whole is not None:
-            return reply.whole
-        generation = await policy.generate(self.prompt.ids_T, sampling, version=version, user=user)
-        return generation, await policy.parse(body, generation)
+        if reply.whole is None:  # ids of the turn before take a place in the prompt
+            ids_T = self.prompt.ids_T
+            reply = await policy.generate_chat(
+                body, sampling, version=version, user=user, prompt_ids=ids_T
+            )
+        assert reply.whole is not None
+        return reply.whole
 
     async def stream(self, policy: Policy, served: VersionInUse) -> AsyncGenerator[Piece, None]:
         """The pieces that are still to come."""

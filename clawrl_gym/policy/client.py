@@ -27,7 +27,6 @@ from clawrl_gym.policy.generation import (
     Sampling,
     StreamEvent,
     message_of,
-    read_generation,
     sampling_params,
     whole_generation,
 )
@@ -106,18 +105,18 @@ class PolicyClient:
         user: str = "",
         request_id: str | None = None,
     ) -> Generation:
-        """Sample a reply. `version` keeps prefix caches of different weights apart; of adapters it
-        is the one that answers, of this user's (`""`: the run's own), which lives meanwhile.
+        """Sample a reply to exact ids. `version` keeps prefix caches of different weights apart; of
+        adapters it is the one that answers, of this user's (`""`: the run's own), which lives
+        meanwhile.
 
         Raises PolicyUnavailable for an adapter that has left.
         """
-        body = self._generate(prompt_ids, sampling, version, request_id)
-        with self._holding(user, version) as name:
-            answer = await self._connections.post(
-                "/inference/v1/generate", body | {"model": name or self._model}
-            )
-        stamp = None if name is None else version
-        return read_generation(prompt_ids, answer["choices"][0], stamp)
+        request: JsonObject = {
+            "generate": self._generate(prompt_ids, sampling, version, request_id),
+            "chat": None,
+            "parse": False,
+        }
+        return _generation_in(*await self._reply(request, user, version), prompt_ids)
 
     async def generate_chat(
         self,
@@ -126,32 +125,31 @@ class PolicyClient:
         *,
         version: int,
         user: str = "",
+        prompt_ids: list[int] | None = None,
         after: Sequence[int] = (),
         request_id: str | None = None,
     ) -> ChatReply:
-        """`render`, `generate` and `parse` in one call, which costs vLLM's server the least.
+        """`render`, `generate`, and what vLLM's parsers make of the reply, tool calls and reasoning
+        included, in one call: it is what the deltas of a stream make together.
 
-        Nothing is generated when the prompt does not begin with `after`: the caller decides on it.
+        Nothing is generated when the prompt does not begin with `after`: the caller decides on it,
+        and calls again with `prompt_ids`, which are taken as they are.
         """
         reads = self._reads(body)
         request: JsonObject = {
-            "generate": self._generate(None, sampling, version, request_id),
-            "chat": self._chat_with_pictures(body),
+            "generate": self._generate(prompt_ids, sampling, version, request_id),
+            "chat": self._chat_with_pictures(body) if prompt_ids is None else self._chat(body),
             "parse": reads,
-            "after": list(after),
         }
-        with self._holding(user, version) as name:
-            self._name_adapter(request, name)
-            answer = cast(ReplyAnswer, await self._connections.post("/clawrl/reply", request))
+        if prompt_ids is None:
+            request["after"] = list(after)
+        answer, stamp = await self._reply(request, user, version)
         if not answer["goes_on"]:
             return ChatReply(answer["prompt_ids"], None)
-        prompt_ids = [*after, *answer["prompt_ids"]]
-        stamp = None if name is None else version
-        generation = whole_generation(
-            prompt_ids, answer["ids"], answer["logprobs"], answer, answer["text"], version=stamp
-        )
+        whole_ids = [*(after if prompt_ids is None else prompt_ids), *answer["prompt_ids"]]
+        generation = _generation_in(answer, stamp, whole_ids)
         message = message_of(answer["deltas"] or []) if reads else _plain_message(generation)
-        return ChatReply(prompt_ids, (generation, message))
+        return ChatReply(whole_ids, (generation, message))
 
     async def logprobs(self, ids: list[int], *, version: int, user: str = "") -> list[float]:
         """Of all ids but the first, as the weights say without any setting of the sampling; read
@@ -222,27 +220,6 @@ class PolicyClient:
             "after": list(after),
         }
         return self._pieces(request, reply, user, version)
-
-    async def parse(self, body: ChatBody, generation: Generation) -> Message:
-        """The reply as a chat message, tool calls and reasoning included, by vLLM's parsers.
-
-        It is what the deltas of a stream of the same ids make together. Without tools and without
-        a reasoning parser the message is the text that came with the ids: no second request.
-        """
-        if not generation.spoken_ids_T or (not self._reads(body) and generation.text is not None):
-            return _plain_message(generation)
-        reply: JsonObject = {
-            "ids": generation.sampled_ids_T,
-            "spoken": len(generation.spoken_ids_T),
-            "stop_text": generation.stop_text,
-        }
-        request: JsonObject = {
-            "chat": self._chat(body),
-            "prompt_ids": generation.prompt_ids_T,
-            "reply": reply,
-        }
-        answer = await self._connections.post("/clawrl/parse", request)
-        return message_of(answer["deltas"])
 
     async def metrics(self) -> dict[str, float]:
         """vLLM's own count of running and waiting requests, its cache usage (0 to 1), and since its
@@ -353,6 +330,16 @@ class PolicyClient:
         if name is not None:
             request["generate"] = cast(JsonObject, request["generate"]) | {"model": name}
 
+    async def _reply(
+        self, request: JsonObject, user: str, version: int
+    ) -> tuple[ReplyAnswer, int | None]:
+        """The answer, and the version of the adapter that gave it; None: vLLM says which weights
+        did."""
+        with self._holding(user, version) as name:
+            self._name_adapter(request, name)
+            answer = await self._connections.post("/clawrl/reply", request)
+        return cast(ReplyAnswer, answer), None if name is None else version
+
     async def _pieces(
         self, body: JsonObject, reply: ReplyStream, user: str, version: int
     ) -> AsyncGenerator[Piece, None]:
@@ -365,6 +352,13 @@ class PolicyClient:
                     yield reply.piece(cast(StreamEvent, event))
         if not reply.ended:
             raise PolicyUnavailable("vLLM broke the stream off: it died or was stopped")
+
+
+def _generation_in(answer: ReplyAnswer, stamp: int | None, prompt_ids: list[int]) -> Generation:
+    """`stamp`: of the adapter that sampled all of it."""
+    return whole_generation(
+        prompt_ids, answer["ids"], answer["logprobs"], answer, answer["text"], version=stamp
+    )
 
 
 def _plain_message(generation: Generation) -> Message:

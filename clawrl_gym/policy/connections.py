@@ -16,7 +16,7 @@ VllmJson = dict[str, Any]
 """An object in an answer of vLLM's, whose version is pinned: what is not in it is a KeyError."""
 _TOO_LONG = ("maximum context length", "maximum model length", "max_model_len")
 _UNAVAILABLE = (429, 502, 503, 504)
-_GENERATING = ("/inference/v1/generate", "/clawrl/stream", "/clawrl/reply")
+_GENERATING = ("/clawrl/reply", "/clawrl/stream", "/inference/v1/generate")
 """Where any failure of vLLM's own means that its engine has died."""
 _CONNECT_S = 10.0
 _KEEPALIVE_S = 60.0

@@ -13,8 +13,6 @@ from typing import TypedDict
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.types import FunctionCall, JsonObject, Message, ToolCall
 
-_MISSING_LOGPROB = -9999.0  # what vLLM sends in place of none, NaN and -inf
-
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -115,22 +113,6 @@ class GenerationEnd(TypedDict, total=False):
     weight_versions: list[VersionSpan] | None
 
 
-class _TokenLogprob(TypedDict):
-    logprob: float
-
-
-class _Logprobs(TypedDict, total=False):
-    content: list[_TokenLogprob] | None
-
-
-class Choice(GenerationEnd, total=False):
-    """A whole reply in vLLM's words."""
-
-    token_ids: list[int] | None
-    logprobs: _Logprobs | None
-    text: str | None
-
-
 class StreamEvent(GenerationEnd, total=False):
     """One event of /clawrl/stream: the prompt's ids first if it was rendered, then the reply's."""
 
@@ -144,7 +126,7 @@ class StreamEvent(GenerationEnd, total=False):
 
 
 class ReplyAnswer(GenerationEnd, total=False):
-    """What /clawrl/reply answers: the prompt's ids behind those it had to begin with, then the
+    """What /clawrl/reply answers: the prompt's ids behind those that the client knows, then the
     reply."""
 
     prompt_ids: list[int]
@@ -172,24 +154,6 @@ def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> JsonObj
     if sampling.stop:
         params["stop"] = list(sampling.stop)
     return params
-
-
-def read_generation(
-    prompt_ids: list[int], choice: Choice, version: int | None = None
-) -> Generation:
-    """The Generation in one choice of vLLM's answer; PolicyError when something is missing.
-
-    `version`: of the adapter that sampled all of it; None: of the weights, as vLLM says.
-    """
-    content = (choice["logprobs"] or {}).get("content") or []
-    return whole_generation(
-        prompt_ids,
-        choice["token_ids"] or [],
-        [_logprob(entry["logprob"]) for entry in content],
-        choice,
-        choice.get("text"),
-        version=version,
-    )
 
 
 def whole_generation(
@@ -223,10 +187,6 @@ def whole_generation(
         text=text,
         stop_text=stop_reason if isinstance(stop_reason, str) else None,
     )
-
-
-def _logprob(logprob: float) -> float | None:
-    return None if logprob <= _MISSING_LOGPROB else logprob
 
 
 def _versions(spans: list[VersionSpan], length: int) -> list[int]:

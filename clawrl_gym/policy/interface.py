@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-from clawrl_gym.core.types import ChatBody, Message
-from clawrl_gym.policy.generation import ChatReply, Generation, Piece, Sampling
+from clawrl_gym.core.types import ChatBody
+from clawrl_gym.policy.generation import ChatReply, Piece, Sampling
 
 
 class Policy(Protocol):
@@ -18,16 +18,6 @@ class Policy(Protocol):
 
     async def tokenize(self, text: str) -> list[int]: ...
 
-    async def generate(
-        self,
-        prompt_ids: list[int],
-        sampling: Sampling,
-        *,
-        version: int,
-        user: str = "",
-        request_id: str | None = None,
-    ) -> Generation: ...
-
     async def generate_chat(
         self,
         body: ChatBody,
@@ -35,6 +25,7 @@ class Policy(Protocol):
         *,
         version: int,
         user: str = "",
+        prompt_ids: list[int] | None = None,
         after: Sequence[int] = (),
         request_id: str | None = None,
     ) -> ChatReply: ...
@@ -61,8 +52,6 @@ class Policy(Protocol):
         after: Sequence[int] = (),
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]: ...
-
-    async def parse(self, body: ChatBody, generation: Generation) -> Message: ...
 
     async def metrics(self) -> dict[str, float]: ...
 

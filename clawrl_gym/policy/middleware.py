@@ -3,9 +3,9 @@
 Every route asks for the key, not only those below /v1: vLLM itself leaves its development routes
 (pause, reload, remote calls) open to any local user. And there are routes of ours:
 
-    POST /clawrl/stream     generates: an event a step with ids, log-probs, versions and the delta
-    POST /clawrl/reply      renders a chat, generates and parses: the whole reply in one answer
-    POST /clawrl/parse      the deltas of ids that were sampled before, read by the same steps
+    POST /clawrl/stream     generates: an event a step with ids, log-probs, versions and the delta;
+                            renders the chat first, where the prompt's ids are not given
+    POST /clawrl/reply      the same in one answer: the whole reply, read by the same steps
     POST /clawrl/render     prompt ids of a chat; special tokens inside its texts stay text
     POST /clawrl/tokenize   ids of a text; special tokens in it stay text
 
@@ -124,7 +124,6 @@ class RouteHandlers:
 
     def __init__(self, state: ServerState) -> None:
         self.plain = {
-            "parse": self._parse,
             "render": self._render,
             "reply": self._reply,
             "tokenize": self._tokenize,
@@ -145,16 +144,15 @@ class RouteHandlers:
         from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
-        generate, chat = {**body["generate"], "stream": True}, body["chat"]
-        to_render = chat if "token_ids" not in generate else body.get("seen")
-        prompt = None if to_render is None else await self._rendered(to_render)
-        if prompt is not None and "token_ids" not in generate:
-            ids = generate["token_ids"] = prompt.ids
+        generate, prompt = await self._begun(body)
+        generate["stream"] = True
+        if "after" in body:
+            ids = generate["token_ids"]
             goes_on = _begins(ids, body["after"])
             yield {"prompt_ids": ids, "goes_on": goes_on}
             if not goes_on:
                 return
-        reader = self._reader(body["parse"], chat, generate)
+        reader = self._reader(body, generate)
         already = body.get("already")
         if already:
             generate["token_ids"] = generate["token_ids"] + already
@@ -171,11 +169,21 @@ class RouteHandlers:
                 if event is not None:
                     yield event
 
-    def _reader(self, parse: bool, chat: Event, generate: Event) -> ReplyParser | None:
+    async def _begun(self, body: Event) -> tuple[Event, RenderedPrompt | None]:
+        """vLLM's request to generate, and its prompt as far as it is rendered here: where its ids
+        are not given, or it has pictures."""
+        generate = {**body["generate"]}
+        if "token_ids" in generate:
+            seen = body.get("seen")
+            return generate, None if seen is None else await self._rendered(seen)
+        prompt = await self._rendered(body["chat"])
+        return generate | {"token_ids": prompt.ids}, prompt
+
+    def _reader(self, body: Event, generate: Event) -> ReplyParser | None:
         """Of a reply that is about to be generated; None where the text is all there is."""
-        if not parse:
+        if not body["parse"]:
             return None
-        reader = ReplyParser(self._renderer, _chat_request(chat), generate["token_ids"])
+        reader = ReplyParser(self._renderer, _chat_request(body["chat"]), generate["token_ids"])
         generate["sampling_params"]["skip_special_tokens"] = reader.skips_special
         return reader
 
@@ -183,11 +191,12 @@ class RouteHandlers:
         from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
-        prompt, after = await self._rendered(body["chat"]), body["after"]
-        if not _begins(prompt.ids, after):
-            return {"prompt_ids": prompt.ids, "goes_on": False}
-        generate = {**body["generate"], "token_ids": prompt.ids}
-        reader = self._reader(body["parse"], body["chat"], generate)
+        generate, prompt = await self._begun(body)
+        ids: list[int] = generate["token_ids"]
+        known: list[int] = body.get("after", ids)
+        if not _begins(ids, known):
+            return {"prompt_ids": ids, "goes_on": False}
+        reader = self._reader(body, generate)
         result = await self._serve(GenerateRequest(**generate), prompt)
         if isinstance(result, ErrorResponse):
             refusal: Event = result.model_dump()
@@ -199,7 +208,7 @@ class RouteHandlers:
             ended_by_token = reply["finish_reason"] == "stop" and stop_text is None
             spoken = len(reply["ids"]) - ended_by_token
             reply["deltas"] = await _replayed(reader, reply["ids"], spoken, stop_text)
-        return {"prompt_ids": prompt.ids[len(after) :], "goes_on": True, **reply}
+        return {"prompt_ids": ids[len(known) :], "goes_on": True, **reply}
 
     async def _serve(
         self, request: GenerateRequest, prompt: RenderedPrompt | None
@@ -216,13 +225,6 @@ class RouteHandlers:
 
     async def _render(self, body: Event) -> Event:
         return {"token_ids": (await self._rendered(body["chat"])).ids}
-
-    async def _parse(self, body: Event) -> Event:
-        reader = ReplyParser(self._renderer, _chat_request(body["chat"]), body["prompt_ids"])
-        reply = body["reply"]
-        return {
-            "deltas": await _replayed(reader, reply["ids"], reply["spoken"], reply["stop_text"])
-        }
 
     async def _tokenize(self, body: Event) -> Event:
         from vllm.inputs import TextPrompt

@@ -151,7 +151,8 @@ async def examine(
 
 
 def _tasks(sampler: TaskSampler) -> Iterator[TaskRef]:
-    yield sampler.train(0)
+    if sampler.can_train:
+        yield sampler.train(0)
     yield from sampler.heldout(1)
 
 

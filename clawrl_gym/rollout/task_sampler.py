@@ -25,13 +25,14 @@ class TaskSampler:
 
     @classmethod
     def of(cls, config: EnvConfig, seed: int) -> TaskSampler:
-        """The tasks of an environment; one without named tasks has seeds."""
+        """The tasks of an environment; one without named tasks has seeds. Raises ConfigError for
+        one without any."""
         train = _ids(config, "train")
         if train is None:
             return cls(None, seed)
-        if not train:
-            raise ConfigError(f"env={config.type} holds no training task with these options")
         heldout = _ids(config, "heldout") or ()
+        if not train and not heldout:
+            raise ConfigError(f"env={config.type} holds no task with these options")
         _check_disjoint(config, train, heldout)
         return cls({"train": train, "heldout": heldout}, seed)
 
@@ -44,6 +45,11 @@ class TaskSampler:
     def train_ids(self) -> Sequence[str] | None:
         """Of all training tasks; None where there are seeds."""
         return None if self._ids is None else self._ids["train"]
+
+    @property
+    def can_train(self) -> bool:
+        """Not all of its tasks are held out."""
+        return self._ids is None or bool(self._ids["train"])
 
     def train(self, number: int, attempt: int = 0) -> TaskRef:
         """Training task `number` of this run; another one at each attempt."""

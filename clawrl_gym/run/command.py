@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel
 
-from clawrl_gym.config import BenchConfig, CommandConfig, EvaluateConfig
+from clawrl_gym.config import BenchConfig, CommandConfig, EvaluateConfig, RejudgeConfig
 from clawrl_gym.core import redact
 from clawrl_gym.core.errors import (
     ClawError,
@@ -29,7 +29,7 @@ from clawrl_gym.run.help import help_text
 _HELP = ("-h", "--help")
 _CODES = ((ConfigError, 2), (ClusterError, 3))
 """Exit codes of errors; 1 for all others. After 3 the same command can go on at once."""
-C = TypeVar("C", bound=CommandConfig | EvaluateConfig | BenchConfig)
+C = TypeVar("C", bound=CommandConfig | EvaluateConfig | RejudgeConfig | BenchConfig)
 
 
 def command(

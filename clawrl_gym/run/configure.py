@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeVar, overload
+from typing import Literal, TypeVar, get_args, overload
 
 import yaml
 
-from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, ServeConfig
+from clawrl_gym.config import (
+    BenchConfig,
+    EvaluateConfig,
+    RejudgeConfig,
+    RunConfig,
+    ServeConfig,
+)
 from clawrl_gym.config.compose import compose, split_search_path
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.checkpoints import is_run, pinned, run_of
@@ -20,7 +26,7 @@ from clawrl_gym.run.repeat import FLAG, repeated, split_config
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 T = TypeVar("T", RunConfig, ServeConfig)
 """Of commands that learn."""
-Command = Literal["train", "serve", "evaluate", "bench"]
+Command = Literal["train", "serve", "evaluate", "rejudge", "bench"]
 _OF_RAY = ("ray.address", "ray.token_file")
 _WITH_RESUME = ("resume", "trainer.steps", "dry_run", "ui", "logger", *_OF_RAY)
 """Keys that may be given together with resume=."""
@@ -35,12 +41,14 @@ def load_config(overrides: Sequence[str], command: Literal["serve"]) -> ServeCon
 @overload
 def load_config(overrides: Sequence[str], command: Literal["evaluate"]) -> EvaluateConfig: ...
 @overload
+def load_config(overrides: Sequence[str], command: Literal["rejudge"]) -> RejudgeConfig: ...
+@overload
 def load_config(overrides: Sequence[str], command: Literal["bench"]) -> BenchConfig: ...
 
 
 def load_config(
     overrides: Sequence[str] = (), command: Command = "train"
-) -> RunConfig | ServeConfig | EvaluateConfig | BenchConfig:
+) -> RunConfig | ServeConfig | EvaluateConfig | RejudgeConfig | BenchConfig:
     """The configuration that `python -m clawrl_gym.COMMAND OVERRIDES` runs with.
 
     `["--config", "runs/NAME/config.yaml", ...]` is that of an earlier run, in a folder of its own.
@@ -62,9 +70,11 @@ def load_config(
         return _with_effect(_serve_config(arguments), arguments)
     if command == "evaluate":
         return _pinned(_composed("evaluate", arguments, EvaluateConfig))
+    if command == "rejudge":
+        return _rejudge_config(arguments)
     if command == "bench":
         return _bench_config(arguments)
-    raise ConfigError(f"got command {command!r}, expected train, serve, evaluate or bench")
+    raise ConfigError(f"got command {command!r}, expected one of {', '.join(get_args(Command))}")
 
 
 def _with_effect(config: T, arguments: list[str]) -> T:
@@ -176,6 +186,19 @@ def _as_begun(config: ServeConfig) -> ServeConfig:
     if own_run is None or own_run.resolve() != model.resolve():
         return config
     return _with_model(config, begun)
+
+
+def _rejudge_config(arguments: list[str]) -> RejudgeConfig:
+    """The run may stand without its key."""
+    if split_config(arguments)[0] is not None:
+        raise ConfigError(f"got {FLAG}, expected a judge of today: judge=NAME and its keys")
+    runs = [text for text in arguments if "=" not in text and not text.startswith(("~", "-"))]
+    if len(runs) > 1:
+        raise ConfigError(f"got {' and '.join(runs)}, expected one run, and KEY=VALUE")
+    config = compose("rejudge", [text for text in arguments if text not in runs], RejudgeConfig)
+    if runs and config.folder is not None:
+        raise ConfigError(f"got {runs[0]} and folder={config.folder}, expected one run")
+    return config.model_copy(update={"folder": runs[0]}) if runs else config
 
 
 def _bench_config(arguments: list[str]) -> BenchConfig:

@@ -10,6 +10,7 @@ import gymnasium
 from clawrl_gym.config import AgentConfig, EnvConfig, EvaluateConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.plugins import ENVIRONMENTS
+from clawrl_gym.core.types import Split
 from clawrl_gym.rollout import probe
 from clawrl_gym.rollout.stage import Stage, Stages
 from clawrl_gym.rollout.worker import build_agent
@@ -77,10 +78,16 @@ def check_env(config: EnvConfig, say: Callable[[str], None], *, patient: bool = 
             probe.check(config, _name_of(config), say)
         elif config.starts_here:
             with boundary(EnvError, f"env={config.type} cannot start an episode"):
-                env.reset(seed=0)
+                env.reset(seed=0, options={"split": _any_split(config)})
     finally:
         env.close()
     return True
+
+
+def _any_split(config: EnvConfig) -> Split:
+    """One that has tasks: training's unless all are held out."""
+    ids = config.task_ids("train")
+    return "train" if ids is None or ids else "heldout"
 
 
 def _is_foreign(config: EnvConfig) -> bool:

@@ -1,6 +1,7 @@
 """report.html of a serving run: written at its end, and gone with the first session it may tell of.
 
-A deleted session must leave no byte in the run's folder, and a report holds words of conversations.
+A deleted session must leave no byte in the run's folder, and a report holds words of conversations;
+so do the pages that `rejudge` leaves, which go with it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from clawrl_gym.core.errors import ClawError
+from clawrl_gym.ui.rejudged import remove_rejudged_pages
 from clawrl_gym.ui.report import REPORT_FILE, write_report
 
 
@@ -47,3 +49,4 @@ class LastReport:
     def _remove(self) -> None:
         with suppress(OSError):
             (self._folder / REPORT_FILE).unlink(missing_ok=True)
+        remove_rejudged_pages(self._folder)

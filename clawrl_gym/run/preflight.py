@@ -24,7 +24,7 @@ from clawrl_gym.config import (
 from clawrl_gym.core import loggers
 from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.reach import why_unreachable
+from clawrl_gym.core.reach import silence
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.evaluation.record import check_folder, check_free
 from clawrl_gym.evaluation.settings import settings_of
@@ -38,7 +38,7 @@ from clawrl_gym.run.endpoint import endpoint_look
 from clawrl_gym.run.envs import check_agent, check_env, key_of, settle
 from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
 from clawrl_gym.run.joining import membership
-from clawrl_gym.run.judge import check_judge
+from clawrl_gym.run.judge import judge_problems
 from clawrl_gym.run.model_plan import (
     ModelPlan,
     blindness,
@@ -150,7 +150,7 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
     if config.endpoint.base_url is None:
         model = look_at_model(problems, config, folder)
     else:
-        problems.lines += _reach("endpoint.base_url", config.endpoint.base_url)
+        problems.lines += silence("endpoint.base_url", config.endpoint.base_url)
     problems.lines += blindness(config, config.env, model)
     sampler = None
     tasks: list[TaskRef] = []
@@ -197,7 +197,7 @@ def measured_tasks(config: EvaluateConfig, sampler: TaskSampler) -> list[TaskRef
     if config.split == "heldout":
         tasks = sampler.heldout(count)
     else:
-        tasks = [sampler.train(number) for number in range(count)]
+        tasks = [sampler.train(number) for number in range(count if sampler.can_train else 0)]
     if not tasks:
         raise ConfigError(
             f"got no {config.split} task to measure, expected eval.tasks of at least 1 and an "
@@ -211,11 +211,7 @@ def _learning_problems(
 ) -> ModelPlan | None:
     """What training and serving have in common: model, judge, algorithm, loss, ports, logger."""
     problems.lines += contradictions(config)
-    with problems.noted():
-        for judge in config.judges:
-            check_judge(judge)
-    for address in {judge.base_url for judge in config.judges if judge.judges}:
-        problems.lines += _reach("judge.base_url", address) if address is not None else ()
+    problems.lines += judge_problems(config.judges)
     with problems.noted():
         check_objectives(config.trainer, config.learner)
         algorithm = build_algorithm(config.trainer, group_size)
@@ -253,7 +249,7 @@ def _environment(
     for name in ("user_base_url", "gateway_url"):
         address = getattr(env, name, None)
         if isinstance(address, str):
-            problems.lines += _reach(f"{key}env.{name}", address)
+            problems.lines += silence(f"{key}env.{name}", address)
     return sampler
 
 
@@ -263,6 +259,13 @@ def _mixture(problems: Problems, config: RunConfig) -> Mixture | None:
     for name, domain in config.domains.items():
         sampler = _environment(problems, domain.env, domain.agent, config.seed, key_of(name))
         if sampler is None:
+            return None
+        if not sampler.can_train:
+            problems.lines.append(
+                f"env={name or domain.env.type} holds no training task with these options: all are "
+                "held out; expected others to train on (python -m clawrl_gym.evaluate measures "
+                "these)"
+            )
             return None
         samplers[name] = sampler
     weights = {name: domain.weight for name, domain in config.domains.items()}
@@ -300,15 +303,3 @@ def _check_same_model(config: ServeConfig, folder: RunFolder) -> None:
             f"{folder.path} holds weights of {stored.policy.model!r}, got "
             f"policy.model={config.policy.model!r}: choose another folder (run.dir=PATH)"
         )
-
-
-def _reach(key: str, url: str) -> Iterable[str]:
-    if not url.startswith(("http://", "https://")):
-        yield (
-            f"got {key}={url!r}, expected an address with http:// or https:// and its /v1, such as "
-            "http://127.0.0.1:8000/v1"
-        )
-        return
-    why = why_unreachable(url)
-    if why is not None:
-        yield f"got {key}={url!r}, where nobody answers ({why}): start that server first"

@@ -22,7 +22,7 @@ from clawrl_gym.core.files import private_files, replace_text
 from clawrl_gym.core.provenance import describe_start
 from clawrl_gym.core.types import Episode, Message, StopReason, Tool, Transcript
 from clawrl_gym.evaluation.figures import EvaluationResult, data_of, read_result
-from clawrl_gym.evaluation.page import PAGE_FILE, in_words, write_evaluation_page
+from clawrl_gym.evaluation.page import PAGE_FILE, write_evaluation_page
 from clawrl_gym.evaluation.record import Attempt, EvaluationRecord, each_attempt
 from clawrl_gym.evaluation.settings import EVALUATION_FILE, read_settings
 from clawrl_gym.rollout.environment_thread import EnvironmentThread
@@ -30,6 +30,7 @@ from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, PolicyReply, run_epi
 from clawrl_gym.rollout.worker import build_agent
 from clawrl_gym.run.envs import check_env, settle
 from clawrl_gym.run.policy import OnPhase, quiet
+from clawrl_gym.ui.text import in_words
 
 _AT_A_TIME = 4
 _KEPT = (StopReason.DEADLINE,)

@@ -124,5 +124,5 @@ def _rank(sessions: list[SessionRow]) -> int:
     """0: learned, 1: solved before and after, 2: not solved, 3: measured once."""
     if len(sessions) == 1:
         return 3
-    before, after = ((session.reward or 0.0) >= 1.0 for session in _ends(sessions))
+    before, after = (session.success for session in _ends(sessions))
     return 2 if not after else 1 if before else 0

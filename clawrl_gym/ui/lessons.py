@@ -28,7 +28,7 @@ from clawrl_gym.ui.transcripts import (
 )
 
 _HINTS = 12
-_CARDS = 6
+MOST_LESSONS = 6
 _KEYS = (b'"hints"', b'"refused"', b'"taught"', b'"feedback"')
 
 
@@ -147,14 +147,6 @@ def _taught_of(row: _TaughtRow) -> TaughtLine:
         int(row["version"]), str(row["session_id"]), int(row["id"]),
         None if turn_id is None else int(turn_id), int(row["prompt"]), ids_T, gaps_T,
     )  # fmt: skip
-
-
-def evenly(taught: Sequence[TaughtLine], count: int = _CARDS) -> list[TaughtLine]:
-    """From the whole run, evenly; the first and the last are among them."""
-    if len(taught) <= count:
-        return list(taught)
-    last = len(taught) - 1
-    return [taught[round(index * last / (count - 1))] for index in range(count)]
 
 
 def lesson_cards(

@@ -21,15 +21,16 @@ from clawrl_gym.core.metrics import (
 )
 from clawrl_gym.core.provenance import Start, read_starts
 from clawrl_gym.core.redact import is_secret
+from clawrl_gym.core.spread import evenly
 from clawrl_gym.core.types import Json
 from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
 from clawrl_gym.store import SessionRow, StoreReader
 from clawrl_gym.ui.films import FilmBox, FilmCard, film_cards
 from clawrl_gym.ui.lessons import (
+    MOST_LESSONS,
     HintLine,
     LessonCard,
     TaughtLine,
-    evenly,
     lesson_cards,
     read_lesson_log,
 )
@@ -160,7 +161,7 @@ def read_run(folder: Path) -> RunData:
         notes.append(f"No configuration: {CONFIG_FILE} is missing or cannot be read.")
     notes += starts[-1].get("notes", []) if starts else []
     log = read_lesson_log(folder)
-    stored = _read_cards(folder, config, evenly(log.taught))
+    stored = _read_cards(folder, config, evenly(log.taught, MOST_LESSONS))
     return RunData(
         folder, config, config_text, rows, spans, starts, stored.cards, stored.episodes,
         stored.lessons, stored.judged, log.hints, stored.films, stored.session_films,

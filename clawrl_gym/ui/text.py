@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from clawrl_gym.core.intervals import Estimate
 from clawrl_gym.core.metrics import (
     ENV_PREFIX,
     FAMILY_PREFIX,
@@ -76,6 +77,13 @@ def share(value: float | None) -> str:
     percent = 100 * value
     close = 0 < percent < 1 or 99 < percent < 100
     return f"{percent:.1f} %" if close else f"{percent:.0f} %"
+
+
+def in_words(estimate: Estimate) -> str:
+    """`45 % (36 to 54 %)`."""
+    if not estimate.n:
+        return "-"
+    return f"{share(estimate.value)} ({100 * estimate.low:.0f} to {100 * estimate.high:.0f} %)"
 
 
 def interval(values: Mapping[str, float]) -> str:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from clawrl_gym.core.errors import ClawError, boundary
 from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.spread import evenly
 from clawrl_gym.core.types import Message, Sample, Turn, Verdict
 from clawrl_gym.store import SessionRow, StoreReader, effective
 
@@ -72,11 +73,6 @@ class EpisodeTranscript:
     hidden_turns: int
     outcome: list[TranscriptMessage]
     """What came back after the last turn."""
-
-    @property
-    def solved(self) -> bool:
-        """The reward reached 1."""
-        return self.session.reward is not None and self.session.reward >= 1.0
 
     @property
     def versions(self) -> list[int]:
@@ -171,21 +167,17 @@ def _pair(sessions: Sequence[SessionRow]) -> list[SessionRow]:
 
 
 def _some_of_both(sessions: Sequence[SessionRow]) -> list[SessionRow]:
-    solved = [session for session in sessions if (session.reward or 0.0) >= 1.0]
-    failed = [session for session in sessions if (session.reward or 0.0) < 1.0]
+    solved = [session for session in sessions if session.success]
+    failed = [session for session in sessions if not session.success]
     return [*solved[:1], *failed[:1]]
 
 
 def batches_to_show(reader: StoreReader, count: int) -> list[tuple[int, set[str]]]:
     """Updates from the beginning, the middle and the end, with the sessions they learned from."""
     versions = [update.version for update in reader.updates()]
-    last = len(versions) - 1
-    spread = (
-        {versions[round(i * last / max(1, count - 1))] for i in range(count)} if versions else ()
-    )
     return [
         (version, {sample.session_id for sample in reader.samples_of_update(version)})
-        for version in sorted(spread)
+        for version in evenly(versions, count)
     ]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from clawrl_gym.agents.tool_calls import Reply, decode, encode_results
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Tool
+from clawrl_gym.core.types import Tool, is_success
 from clawrl_gym.envs.gui import text_calls
 from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.config import GuiEnvConfig
@@ -278,7 +278,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         )
         screen.close()
         reward, missing = task.grader.grade(final_state)
-        report = report_of(missing or ([] if reward >= 1.0 else [f"it earned {reward:g}"]))
+        report = report_of(missing or ([] if is_success(reward) else [f"it earned {reward:g}"]))
         if self._film is not None:
             self._film.graded(reward, report)
         return reward, report

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clawrl_gym.core.errors import EnvError
+from clawrl_gym.core.types import is_success
 from clawrl_gym.envs.gui.attempt import Attempt, caption
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.overlay import Overlay, fitted, font, wrapped
@@ -153,7 +154,7 @@ def _outcome_card(outcome: EpisodeOutcome, tile: int) -> Picture:
     """What came of it, as the last card."""
     from PIL import Image, ImageDraw
 
-    solved = outcome.reward is not None and outcome.reward >= 1.0
+    solved = is_success(outcome.reward)
     word = "not ended" if outcome.reward is None else "solved" if solved else "not solved"
     small = [] if outcome.reward is None else [f"reward {outcome.reward:g}"]
     small.append(f"after {outcome.replies} repl{'y' if outcome.replies == 1 else 'ies'}")
@@ -172,7 +173,7 @@ def _outcome_card(outcome: EpisodeOutcome, tile: int) -> Picture:
 def _colour_of(outcome: EpisodeOutcome) -> str:
     if outcome.reward is None:
         return _DIM
-    return _GOOD if outcome.reward >= 1.0 else _BAD
+    return _GOOD if is_success(outcome.reward) else _BAD
 
 
 def _missing(report: str, width: float) -> list[str]:

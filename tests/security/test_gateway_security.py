@@ -31,7 +31,6 @@ CHAT = "/v1/chat/completions"
         "/inference/v1/generate",
         "/clawrl/stream",
         "/clawrl/render",
-        "/clawrl/parse",
         "/clawrl/reply",
         "/clawrl/tokenize",
         "/v1/chat/completions/render",

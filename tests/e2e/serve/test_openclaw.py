@@ -99,6 +99,16 @@ def pair(
         claw.stop()
 
 
+OWNER_BY_DAY = pytest.mark.parametrize(
+    "pair",
+    ["", pytest.param("anna", marks=pytest.mark.nightly)],
+    ids=["owner", "user"],
+    indirect=True,
+    scope="module",
+)
+"""Where a user's OpenClaw shows nothing that the owner's does not, whose sessions have no names."""
+
+
 def said_in(state: list[dict[str, Any]]) -> list[str]:
     """The user's words in a next state, without the time that OpenClaw puts before them."""
     return [STAMP.sub("", str(message["content"])) for message in state]
@@ -180,7 +190,14 @@ def test_sessions_kinds_next_states_and_verdicts_come_out_exact(pair: Pair) -> N
     assert (values[WRONG], values[RIGHT]) == (-1, 1)
 
 
-@pytest.mark.parametrize("words", [*COMPLAINTS, RIGHT])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(pytest.param(words, marks=pytest.mark.nightly) for words in COMPLAINTS[:-1]),
+        COMPLAINTS[-1],
+        RIGHT,
+    ],
+)
 @pytest.mark.parametrize("pair", [""], ids=["owner"], indirect=True)
 def test_failed_tools_and_complaints_in_three_languages_train_against_what_was_done(
     pair: Pair, words: str
@@ -202,6 +219,7 @@ def test_failed_tools_and_complaints_in_three_languages_train_against_what_was_d
         assert all((a > 0) == (values[turn_id] > 0) for a in advantages if a)
 
 
+@OWNER_BY_DAY
 def test_two_sessions_at_once_stay_apart_even_with_the_same_words(pair: Pair) -> None:
     left, right = pair.name("left"), pair.name("right")
     for text in ("What is 2 plus 3?", RIGHT):
@@ -253,6 +271,7 @@ def test_a_new_conversation_under_the_same_id_is_no_reaction_to_the_old_one(pair
     assert any(said.startswith(WRONG) for said in said_in(new["messages"]))
 
 
+@OWNER_BY_DAY
 def test_after_enough_turns_a_new_version_answers(pair: Pair) -> None:
     session_id = pair.name("taught")
     before = pair.serving.version()

@@ -1,4 +1,4 @@
-"""python -m clawrl_gym.comparison.measure FOLDER: one policy on several environments, one engine.
+"""python -m clawrl_gym.comparison.measurement_process FOLDER: one engine, several environments.
 
 The bench writes what is to be measured into FOLDER and starts this. What is measured already stays;
 an environment that fails does not keep the others from being measured.
