@@ -121,8 +121,8 @@ def test_bytes_that_are_no_text_are_replaced(session):
 
 def test_the_deadline_is_kept(session):
     started = time.monotonic()
-    assert run(session, "sleep 5", timeout_s=0.2)[2] is CommandEnding.DEADLINE
-    assert time.monotonic() - started < 1.0
+    assert run(session, "sleep 60", timeout_s=0.2)[2] is CommandEnding.DEADLINE
+    assert time.monotonic() - started < 20.0
 
 
 def test_an_answer_that_comes_late_is_not_taken_for_the_next(session):

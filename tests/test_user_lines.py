@@ -510,7 +510,7 @@ async def test_a_checkpoint_that_is_gone_is_told_at_the_start(tmp_path: Path) ->
     learner.going.set()
     async with living(tmp_path, learner) as house:
         await house.teach("anna", 1)
-        await house.until("anna@1")
+        await house.recorded(anna=1)
     (user_folder(tmp_path, "anna") / "checkpoints").rename(tmp_path / "elsewhere")
     with pytest.raises(TrainerError, match=r"anna's newest checkpoint .* is not there"):
         async with living(tmp_path, learner):

