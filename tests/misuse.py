@@ -165,6 +165,7 @@ TABLE = (
     Misuse("train", "env=[terminal,toolcall] mixture.toolcall.weight=0", r"weight: got 0"),
     Misuse("train", "env=[terminal,gui] mixture.gui.env.observation=both", r"sees none: take mix"),
     Misuse("train", "env=[terminal,toolcall] trainer=opd", r"judge.type=none, which gives none"),
+    Misuse("train", "env=[conversation,terminal] trainer=opd", r"nothing would be learned; choose"),
     Misuse("evaluate", "env=[terminal,toolcall]", r"call evaluate once for each"),
     Misuse("train", "learner.lrr=1", r"did you mean 'learner.lr'\?"),
     Misuse("serve", "env=gui", r"got env=, which serve has not"),

@@ -229,6 +229,9 @@ def test_what_does_not_fit_is_refused(
         (["trainer=hybrid", "judge=reward_model"], True),
         (["trainer=grpo"], False),
         (["trainer=binary", "judge=feedback"], False),
+        (["env=[conversation,terminal]", "trainer=hybrid"], False),  # rewards in the terminal
+        (["env=[conversation,terminal]", "trainer=opd"], True),
+        (["env=[toolcall,terminal]", "trainer=hybrid"], True),
     ],
     ids=words_of,
 )

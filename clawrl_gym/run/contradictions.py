@@ -63,11 +63,16 @@ def missing_hints(config: CommandConfig, algorithm: Algorithm) -> Iterator[str]:
     silent = [judge.type for judge in config.judges if not _gives_hints(judge)]
     if not algorithm.needs_hints or isinstance(config, ServeConfig) or not silent:
         return
-    instead = "trainer=binary or trainer=grpo for rewards alone"
+    trainer = config.trainer
+    some_give_hints = len(silent) < len(config.judges)
+    if some_give_hints and algorithm.has_rewards(trainer):
+        return  # a mixture: the others bring rewards
+    none_learned = "from that environment nothing would be learned"
     yield (
-        f"got trainer.algorithm={config.trainer.algorithm}, which follows hints, with judge.type="
-        f"{silent[0]}, which gives none: no update would ever be made; choose judge=rule "
-        f"or judge=model, or {instead}"
+        f"got trainer.algorithm={trainer.algorithm}, which follows hints, with judge.type="
+        f"{silent[0]}, which gives none: "
+        f"{none_learned if some_give_hints else 'no update would ever be made'}; choose judge=rule "
+        "or judge=model, or trainer=binary or trainer=grpo for rewards alone"
     )
 
 
