@@ -51,12 +51,14 @@ def main() -> None:
 
 
 def _print_list(name: str, read: Read, with_wrong: bool) -> None:
+    if not read:  # a list may hold complaints alone
+        return
     counts = Counter(finding.value for _, finding in read)
     wrong = [each for each in read if not is_as_meant(each[0].kind, each[1])]
     right = len(read) - len(wrong)
     print(
         f"{name:<24}{len(read):>8}{counts[-1]:>6}{counts[0]:>5}{counts[1]:>5}{counts[None]:>11}"
-        f"{right / max(len(read), 1):>10.0%}"
+        f"{right / len(read):>10.0%}"
     )
     for answer, finding in wrong if with_wrong else ():
         print(f"  {finding.value!s:>5}  {answer.text!r}: {finding.detail}")
