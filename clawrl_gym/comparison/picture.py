@@ -22,8 +22,8 @@ _STYLE = """
 --gain:#0072b2;--loss:#d55e00}
 @media (prefers-color-scheme:dark){.matrix{--ink:#e6e9ef;--dim:#98a2b3;--rule:#3a4352;
 --paper:#12161d;--gain:#5aa9e6;--loss:#ff8a3d}}
-.matrix text{fill:var(--ink)}.matrix .small{fill:var(--dim);font-size:12px}
-.matrix .name{font-weight:600}
+.matrix text{fill:var(--ink)}
+.matrix .name{font-weight:600}.matrix .dim{fill:var(--dim)}
 .matrix .paper{fill:var(--paper)}.matrix .open{fill:none;stroke:var(--rule)}
 .matrix .gain{fill:var(--gain)}.matrix .loss{fill:var(--loss)}
 .matrix .own{fill:none;stroke:var(--ink);stroke-width:1.5}
@@ -54,7 +54,7 @@ def matrix_svg(results: Sequence[RecipeResult]) -> Markup:
         parts.append(f'<text class="name" x="12" y="{y + 31}">{name}</text>')
         parts += [_cell(cell, left + at * (_CELL_WIDTH + _GAP), y) for at, cell in enumerate(cells)]
     parts += [
-        f'<text class="small" x="12" y="{height - 30 + 18 * at}">{escape(line)}</text>'
+        f'<text class="dim" x="12" y="{height - 30 + 18 * at}">{escape(line)}</text>'
         for at, line in enumerate(_LEGEND)
     ]
     return Markup(  # every text above went through escape()
@@ -87,7 +87,7 @@ def _cell(cell: Cell, x: int, y: int) -> str:
     parts.append(
         f'<text class="name" x="{middle}" y="{y + 23}" text-anchor="middle">'
         f"{escape(f'{before} → {after}')}</text>"
-        f'<text class="small" x="{middle}" y="{y + 42}" text-anchor="middle">'
+        f'<text x="{middle}" y="{y + 42}" text-anchor="middle">'
         f"{escape(words(change))}</text>"
     )
     return "".join(parts)
