@@ -137,7 +137,7 @@ TABLE = (
     Misuse("evaluate", "endpoint.base_url=http://127.0.0.1:9/v1", r"nobody answers"),
     # whose turns are judged again, and by whom
     Misuse("rejudge", "judge=rule", r"got no run, expected its folder"),
-    Misuse("rejudge", "{place}/nothing", r"holds no run \(no config.yaml\)"),
+    Misuse("rejudge", "{place}/nothing", r"holds no run \(.*no such folder\); expected the"),
     Misuse("rejudge", "{place}/run", r"expected a run's folder with a run.db"),
     Misuse("rejudge", "{place}/run {place}/nothing", r"expected one run"),
     Misuse("rejudge", "{place}/run judge=feedback", r"asks nobody, expected a judge"),
@@ -152,9 +152,9 @@ TABLE = (
     Misuse("serve", "policy.port=8808 gateway.port=8808", r"among vLLM's own ports"),
     Misuse("train", "run.dir={place}/run", r"holds a run already; go on with it: resume="),
     Misuse("serve", "run.dir={place}/a_file/run", r"a_file is a file; choose another one: run.dir"),
-    Misuse("train", "resume={place}/nothing", r"holds no run \(no config.yaml\)"),
+    Misuse("train", "resume={place}/nothing", r"holds no run \(.*no such folder\); expected the"),
     Misuse("train", "resume={place}/run", r"no run.db: the run ended before"),
-    Misuse("serve", "resume={place}/nothing", r"holds no run \(no config.yaml\)"),
+    Misuse("serve", "resume={place}/nothing", r"holds no run \(.*no such folder\); expected the"),
     Misuse("train", "logger=wandb", r"needs the package wandb, which is not installed"),
     # the command line
     Misuse("train", "seed=1,2", r"add --multirun"),

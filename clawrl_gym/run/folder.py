@@ -157,7 +157,11 @@ class RunFolder:
     def read_values(self) -> dict[str, object]:
         """The configuration of a run of any command and version, unchecked."""
         if not self.exists:
-            raise ConfigError(f"{self.path} holds no run (no config.yaml); expected runs/NAME")
+            missing = "" if self.path.exists() else ", there is no such folder"
+            raise ConfigError(
+                f"{self.path} holds no run (no config.yaml{missing}); "
+                "expected the folder of a run: its run.dir, by default one in runs/"
+            )
         return read_config_values(self.config_file)
 
 

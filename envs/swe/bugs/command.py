@@ -169,7 +169,7 @@ def _plan(candidates: Candidates, tests: int, tried: int) -> str:
     before = f", {tried:,} of them tried before" if tried else ""
     return (
         f"{tests:,} tests pass; {candidates.count:,} changes of {len(candidates.by_place):,} "
-        f"functions in {len(candidates.texts):,} files can be tried{before}"
+        f"functions in {len(candidates.texts):,} file(s) can be tried{before}"
     )
 
 
