@@ -121,15 +121,17 @@ def test_a_fork_bomb_of_an_ordinary_user_ends_with_its_deadline(folder):
         with open_sandbox(Limits(pids=30)) as sandbox:
             sandbox.exec(":(){ :|:& };:", 1)
             sandbox.exec("sleep 5", 1)
-            say(sandbox, "echo alive; ls -d /proc/[0-9]* | wc -l")
+            say(sandbox, "echo alive; ls -d /proc/[0-9]* | wc -l", 30)
             sandbox.exec(":(){ :|:& };:", 1)
             started = time.monotonic()
         print(time.monotonic() - started < 1.5)
     """
     done = run_as_user(folder, code)
-    assert done.stdout.splitlines()[0] == "alive", done.stdout + done.stderr
-    assert int(done.stdout.splitlines()[1]) < 10
-    assert done.stdout.splitlines()[2] == "True"
+    # On a busy machine the shell may wait for the places of processes that are on their way out.
+    lines = [line for line in done.stdout.splitlines() if "fork: retry" not in line]
+    assert lines[0] == "alive", done.stdout + done.stderr
+    assert int(lines[1]) < 10
+    assert lines[2] == "True"
 
 
 def test_a_folder_of_the_user_serves_as_root(folder):
