@@ -161,7 +161,7 @@ def test_a_run_that_is_none_and_an_update_that_has_no_checkpoint_are_told(
     run: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    with pytest.raises(cg.ConfigError, match=r"holds no run .no config\.yaml., expected"):
+    with pytest.raises(cg.ConfigError, match=r"holds no run .no config\.yaml.; expected"):
         cg.export_run(tmp_path, out)
     with pytest.raises(
         cg.ConfigError, match=r"expected its run and the update: .*first .*--step 20"

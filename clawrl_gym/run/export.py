@@ -141,15 +141,14 @@ def _adapter_of(source: Path) -> AdapterFiles:
 
 def _run_dir(path: Path) -> Path:
     """Raises ConfigError for a path that is no run's, with what was probably meant."""
-    if RunFolder(path).exists:
-        return path
     inside = run_of(str(path))
-    if inside is not None:
+    if inside is not None and not RunFolder(path).exists:
         raise ConfigError(
             f"got the checkpoint {path}, expected its run and the update: {inside} with step "
             f"{int(path.name)} (--step {int(path.name)})"
         )
-    raise ConfigError(f"{path} holds no run (no config.yaml), expected a run's folder, runs/NAME")
+    RunFolder(path).require_run()
+    return path
 
 
 def _choose(folder: RunFolder, step: int | str, user: str) -> tuple[int, Path]:

@@ -156,13 +156,17 @@ class RunFolder:
 
     def read_values(self) -> dict[str, object]:
         """The configuration of a run of any command and version, unchecked."""
+        self.require_run()
+        return read_config_values(self.config_file)
+
+    def require_run(self) -> None:
+        """Raises ConfigError where no run is."""
         if not self.exists:
             missing = "" if self.path.exists() else ", there is no such folder"
             raise ConfigError(
                 f"{self.path} holds no run (no config.yaml{missing}); "
                 "expected the folder of a run: its run.dir, by default one in runs/"
             )
-        return read_config_values(self.config_file)
 
 
 def read_config_values(path: Path) -> dict[str, object]:
