@@ -11,7 +11,7 @@ IPROUTE2 := command -v ip >/dev/null || apt-get install -y -qq --no-install-reco
 # Compiled modules are kept: else each of a run's processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup develop train serve bench quick test nightly gpu chaos check tiny engine engine-stop browser doctor wheel clean
+.PHONY: help setup develop train serve bench quick test nightly gpu chaos check tiny figures engine engine-stop browser doctor wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -24,7 +24,7 @@ develop:  ## setup, and what tests and checks need
 	@locks/install.sh $(BUILD) dev
 
 train: setup  ## train the tiny policy in real sandboxes; ARGS="env=gui trainer.steps=3"
-	@case "$(ARGS)" in *env=gui*) locks/browser.sh ;; esac
+	@case "$(ARGS)" in *gui*) locks/browser.sh ;; esac
 	@$(PY) -m clawrl_gym.train $(ARGS)
 
 serve: setup  ## serve a policy that learns from live conversations; ARGS="gateway.port=8808"
@@ -57,6 +57,9 @@ check: develop  ## formatting, lint, layers, types
 
 tiny: setup  ## make the shipped tiny policy again by its seeded recipe
 	@$(PY) -m tools.tiny_policy $(ARGS)
+
+figures: setup  ## which figures in README and docs are older than what they were measured on
+	@$(PY) -m tools.figures
 
 engine:  ## a Docker engine of this folder's own, as root, where none runs; runs here find it
 	@COMMAND="make engine" docker/engine.sh install

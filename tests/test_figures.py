@@ -1,0 +1,87 @@
+"""What `make figures` says of pages and of a repository's commits."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.policy.shipped import SHIPPED
+from tools.figures import Age, Figure, age, figures, measured_at
+
+PAGE = """# Measured
+
+Measured at abc1234 with weights `tiny_pages` by `python bench/one.py`:
+
+| seed | success |
+|---|---|
+| 0 | 98 % |
+| 1, def5678 | 97 % |
+
+## Elsewhere
+
+| what | measured by |
+|---|---|
+| starts, toolz@1a2b3c4 | `python -m bench.two` |
+| 1234567 tokens | by hand |
+"""
+
+
+def test_a_figure_names_its_commit_its_weights_and_its_script() -> None:
+    page = PAGE.replace("1234567 tokens", "1,234,567 tokens")
+    assert list(figures("docs/measured.md", page)) == [
+        Figure("docs/measured.md", 3, "abc1234", "tiny_pages", ("bench/one.py",)),
+        Figure("docs/measured.md", 8, "def5678", "tiny_pages", ()),
+        Figure("docs/measured.md", 14, None, "tiny", ("bench/two.py",)),
+    ]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q")
+    commit(tmp_path, {"bench/one.py": "1", weights("tiny"): "a", weights("tiny_pages"): "a"})
+    return tmp_path
+
+
+def test_a_figure_is_out_of_date_when_its_weights_were_changed(repository: Path) -> None:
+    first = git(repository, "rev-parse", "--short=7", "HEAD")
+    of_tiny = Figure("page.md", 1, first, "tiny", ("bench/one.py",))
+    of_pages = Figure("page.md", 1, first, "tiny_pages", ())
+    assert age(of_tiny, repository) == Age(0, False, ())
+    commit(repository, {"bench/one.py": "2", weights("tiny_pages"): "b"})
+    assert age(of_tiny, repository) == Age(1, False, ("bench/one.py",))
+    assert age(of_pages, repository) == Age(1, True, ())
+    assert [age(figure, repository).is_outdated for figure in (of_tiny, of_pages)] == [False, True]
+
+
+def test_a_commit_that_is_not_there_is_out_of_date(repository: Path) -> None:
+    assert age(Figure("page.md", 1, "0000001", "tiny", ()), repository).is_outdated
+
+
+def test_without_a_commit_the_one_that_wrote_the_line_counts(repository: Path) -> None:
+    commit(repository, {"page.md": "one\n"})
+    commit(repository, {"page.md": "one\ntwo\n"})
+    by_line = [Figure("page.md", line, None, "tiny", ()) for line in (1, 2)]
+    assert [age(figure, repository).commits for figure in by_line] == [1, 0]
+    (repository / "page.md").write_text("one\ntwo, now\n")
+    assert measured_at(by_line[1], repository) == "HEAD", "not yet committed"
+
+
+def weights(name: str) -> str:
+    return f"clawrl_gym/policy/{SHIPPED[name]}/model.safetensors"
+
+
+def commit(repository: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text)
+    git(repository, "add", ".")
+    git(repository, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "x")
+
+
+def git(repository: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=repository, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.strip()
