@@ -62,6 +62,17 @@ def test_each_environment_has_what_it_would_have_alone() -> None:
     assert RunConfig.of(mixed.model_dump()) == mixed, "as a run's config.yaml says it"
 
 
+def test_web_pages_bring_the_model_that_reads_them_to_all() -> None:
+    of_pages = configured("env=gui").policy
+    assert of_pages.model == "tiny_pages"
+    assert configured("env=[terminal,toolcall,gui,conversation]").policy == of_pages
+    assert configured("env=[terminal,toolcall]").policy.model == "tiny"
+    assert configured("env=[terminal_plain,toolcall]").policy.model == "tiny"
+    assert configured("env=[terminal,gui]", "policy.model=tiny").policy.model == "tiny"
+    larger = configured("env=[terminal,gui]", "policy=qwen3_0_6b").policy
+    assert larger == configured("env=terminal", "policy=qwen3_0_6b").policy
+
+
 def test_one_environment_is_a_mixture_of_one_without_a_name() -> None:
     config = configured("env=toolcall")
     assert config.mixture == {}

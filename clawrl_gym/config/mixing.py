@@ -2,7 +2,8 @@
 
 What `env=NAME` alone would choose for an environment (its keys, its agent, its judge, its
 curriculum, the time and number of its episodes) is its own in a mixture, too. All else is the
-run's; a judge or a curriculum that the command line names is everyone's.
+run's, the model too, see `KNOWS_ALL`; a judge or a curriculum that the command line names is
+everyone's.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ _OF_ROLLOUT = ("episode_timeout_s", "envs_per_worker")
 """And of these what it says of its episodes."""
 _OF_ONE = ("env", "agent")
 """Parts that each environment of a mixture has for itself."""
+KNOWS_ALL = "tiny_pages"
+"""The shipped model that knows what the others of a mixture know, too: one environment that would
+choose it alone chooses it for all."""
 
 
 def listed_envs(overrides: Sequence[str], command: str) -> tuple[list[str] | None, list[str]]:
@@ -85,9 +89,18 @@ def with_mixture(
                 f"got {override} with a mixture of {', '.join(domains)}, expected the name of the "
                 f"one that it is of: mixture.{next(iter(domains))}.{rest}VALUE"
             )
-    filled = {name: _filled(name, given, alone) for name, given in domains.items()}
+    usual = {name: _usual(name, given, alone) for name, given in domains.items()}
+    filled = {name: _filled(usual[name], given) for name, given in domains.items()}
     first = next(iter(filled.values()))
-    return {**values, "env": first["env"], "agent": first["agent"], "mixture": filled}
+    policies = [values["policy"], *(own["policy"] for own in usual.values())]
+    policy = next(filter(_knows_all, policies), values["policy"])
+    return {
+        **values, "env": first["env"], "agent": first["agent"], "policy": policy, "mixture": filled,
+    }  # fmt: skip
+
+
+def _knows_all(policy: object) -> bool:
+    return isinstance(policy, Mapping) and policy.get("model") == KNOWS_ALL
 
 
 def _domains(mixture: object, names: Sequence[str] | None) -> dict[str, Values]:
@@ -124,20 +137,24 @@ def _said(name: str, said: object) -> Values:
     return dict(said)
 
 
-def _filled(name: str, said: Values, alone: ComposeAlone) -> Values:
+def _usual(name: str, said: Values, alone: ComposeAlone) -> Values:
+    """What a run of this environment alone would have. Raises ConfigError."""
     own_env = said.get("env")
     kind = own_env.get("type") if isinstance(own_env, Mapping) else None
     if kind is not None and not isinstance(kind, str):
         raise ConfigError(f"got mixture.{name}.env.type={kind!r}, expected a name")
     try:
-        base = alone(kind or name)
+        return alone(kind or name)
     except ConfigError as error:
         raise ConfigError(f"mixture.{name}: {error}") from error
-    rollout = base.get("rollout")
-    usual: Values = {key: base[key] for key in _OWN if key in base}
+
+
+def _filled(usual: Values, said: Values) -> Values:
+    rollout = usual.get("rollout")
+    own: Values = {key: usual[key] for key in _OWN if key in usual}
     if isinstance(rollout, Mapping):
-        usual |= {key: rollout[key] for key in _OF_ROLLOUT if key in rollout}
-    return _merged(usual, said)
+        own |= {key: rollout[key] for key in _OF_ROLLOUT if key in rollout}
+    return _merged(own, said)
 
 
 def _merged(usual: Mapping[str, object], said: Mapping[str, object]) -> Values:

@@ -35,8 +35,8 @@ class PolicyConfig(Part):
     """The model and the vLLM that serves it."""
 
     model: str = "tiny"
-    """`tiny`, or `tiny_pages` for web pages, both shipped; a folder, a run (runs/NAME is its newest
-    checkpoint, runs/NAME/checkpoints/000050 one of them), or a Hugging Face id."""
+    """`tiny`, or `tiny_pages`, which reads web pages too, both shipped; a folder, a run (runs/NAME
+    is its newest checkpoint, runs/NAME/checkpoints/000050 one of them), or a Hugging Face id."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
     max_model_len: int = Field(2048, ge=128)
     """Context, in tokens."""

@@ -10,8 +10,8 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
     {"tiny": "tiny_model", "tiny_pages": "tiny_pages_model", "tiny_skills": "tiny_skills_model"}
 )
 """Folders of the models that come with the package, by what `policy.model` calls them: Qwen3 of
-under a million parameters, made by the recipe in `tools/tiny_policy`; `tiny_pages` is for pages,
-`tiny_skills` for what single skills of the terminal compose to."""
+under a million parameters, made by the recipe in `tools/tiny_policy`; `tiny_pages` reads pages,
+too, `tiny_skills` is for what single skills of the terminal compose to."""
 
 
 def shipped_dir(name: str = "tiny") -> Path:

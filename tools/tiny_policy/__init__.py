@@ -6,5 +6,6 @@ files, calls tools, and mends a line of a repository. Its chat template is a dig
 messages, tool schemas and what OpenClaw adds to messages are cut to what it can read. Other models
 bring their own template.
 
-`tiny_pages` went on from it to web pages, and forgot how to talk meanwhile; `--pages` makes it.
+`tiny_pages` went on from it to web pages and all of it together (`--policy tiny_pages`),
+`tiny_skills` begins anew with single skills of the terminal.
 """

@@ -128,15 +128,23 @@ class HintedCommands:
         for task, conversation in zip(
             source.tasks(seed + 1), source.conversations(seed + 1), strict=True
         ):
-            *before, last = conversation.messages
-            failures = task_failures(task, chance)
-            if failures and chance.random() < 0.8:
-                hint = hint_of_report(report_of(failures))
-            else:
-                hint = hint_of_error(error_output(chance, task))
-            early = frozenset(at for at, m in enumerate(before) if m["role"] == "assistant")
-            messages = [*hinted_at_end(before, hint), last]
-            yield Conversation(messages, f"hinted-{task.family}", unlearned=early)
+            family = f"hinted-{task.family}"
+            yield with_last_hinted(conversation, task_hint(task, chance), family)
+
+
+def task_hint(task: Task, chance: random.Random) -> str:
+    """What the rules make of a failure of this task: mostly of its report, else of an error."""
+    failures = task_failures(task, chance)
+    if failures and chance.random() < 0.8:
+        return hint_of_report(report_of(failures))
+    return hint_of_error(error_output(chance, task))
+
+
+def with_last_hinted(conversation: Conversation, hint: str, family: str) -> Conversation:
+    """The conversation with a hint before its last reply, which alone is imitated."""
+    *before, last = conversation.messages
+    early = frozenset(at for at, m in enumerate(before) if m["role"] == "assistant")
+    return Conversation([*hinted_at_end(before, hint), last], family, unlearned=early)
 
 
 def hinted(split: Split = "train") -> tuple[tuple[Source, float], ...]:

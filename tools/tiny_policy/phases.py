@@ -2,7 +2,8 @@
 
 Skill first, until copying is sharp; then bad habits over it, practice, and habits again. Tools and
 repositories came later, and pages after them, in weights of their own: their phases go on from what
-the earlier ones made, with rehearsal.
+the earlier ones made, with rehearsal. Reading pages takes so much of it that conversations are
+forgotten; at the end all is practised together, which brings them back.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ REHEARSAL = (0.48, 0.31, 0.21)
 """Of all the above, tool-call tasks and repositories, once those two are learned too."""
 PAGES = (0.4, 0.5, 0.1)
 """Of all that, tasks on pages and drills, once pages are learned too."""
+TALKATIVE = (0.30, 0.40, 0.06, 0.03, 0.17, 0.04)
+"""Shares of `everything` where conversations come back."""
+TOGETHER = (0.55, 0.13, 0.08, 0.20, 0.04)
+"""Of all that, tool-call tasks, repositories, pages and drills where all is practised together."""
 BATCH = 40
 
 
@@ -96,6 +101,20 @@ def with_pages(*, careless: bool = False) -> Mixture:
     )
 
 
+def together(*, careless: bool = False) -> Mixture:
+    """Everything, tools, repositories and pages, in about equal parts."""
+    rehearsed, tools, repositories, pages, drills = TOGETHER
+    return Mixture(
+        (
+            (everything(careless=careless, shares=TALKATIVE), rehearsed),
+            (ToolDemonstrations(careless=careless), tools),
+            (RepositoryDemonstrations(careless=careless), repositories),
+            (PageDemonstrations(careless=careless), pages),
+            (PageDrills(), drills),
+        )
+    )
+
+
 def looking_up() -> Mixture:
     """Nearly nothing but drills: going on with a line of the page is learned first, or never."""
     return Mixture(((with_tools(), 0.05), (PageDrills(bare=True), 0.95)))
@@ -149,6 +168,8 @@ def page_phases() -> tuple[Phase, ...]:
         Phase("looking up", looking_up(), drill),
         Phase("pages", with_pages(), plan),
         _habits("habits with pages", with_pages(careless=True), 53, batch=plan.batch),
+        Phase("together", together(), TrainingPlan(1200, 32, 2.5e-3, warmup_steps=30, seed=901)),
+        _habits("habits together", together(careless=True), 61, batch=32),
     )
 
 

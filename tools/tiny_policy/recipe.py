@@ -147,17 +147,7 @@ def make(
 
 def pages_recipe() -> Recipe:
     """What makes `tiny_pages` of `tiny`."""
-    return Recipe(
-        phases=page_phases(),
-        start=shipped_dir(),
-        heldout_tasks=110,
-        heldout_answers=60,
-        heldout_tools=78,
-        heldout_repositories=24,
-        heldout_pages=144,
-        heldout_conversations=12,
-        personas=("student", "teacher"),
-    )
+    return Recipe(phases=page_phases(), start=shipped_dir())
 
 
 def skills_recipe() -> Recipe:
