@@ -22,9 +22,10 @@ from clawrl_gym.policy.shape import shape_of_config, shape_of_folder, shape_of_h
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import missing_hints
+from clawrl_gym.run.dry_run import plan_lines
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.needs import Needs, memory_problems, needs_of
-from clawrl_gym.run.preflight import measured_tasks, preflight_serving
+from clawrl_gym.run.preflight import measured_tasks, preflight_serving, preflight_training
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.memory import LearnerMemory
@@ -168,6 +169,32 @@ def test_a_resumed_run_needs_its_newest_checkpoint(tmp_path: Path) -> None:
     folder.write(cg.RunConfig())
     with pytest.raises(cg.ConfigError, match=r"no run\.db: the run ended before"):
         folder.check_resumable()
+
+
+@pytest.mark.parametrize(
+    ("rows", "ends", "steps", "is_complete"),
+    [
+        ([{"step": 3, "batch/samples": 8, "heldout/n": 120}], True, 3, True),
+        ([{"step": 3, "batch/samples": 8}, {"step": 3, "heldout/n": 120}], True, 3, True),
+        ([{"step": 3, "batch/samples": 8}], True, 3, False),
+        ([{"step": 3, "batch/samples": 8}], False, 3, True),
+        ([{"step": 2, "batch/samples": 8}, {"step": 3, "heldout/n": 120}], True, 3, False),
+        ([{"step": 3, "batch/samples": 8, "heldout/n": 120}], True, 4, False),
+        ([], True, 3, False),
+    ],
+)
+async def test_a_run_that_has_made_and_measured_all_its_updates_is_complete(
+    tmp_path: Path, rows: list[dict[str, int]], ends: bool, steps: int, is_complete: bool
+) -> None:
+    of_run = ["env=terminal", "trainer.steps=3", f"eval.ends={ends}"]
+    RunFolder(tmp_path).write(cg.load_config(of_run))
+    await Store.open(tmp_path).close()
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    plan = preflight_training(cg.load_config([f"resume={tmp_path}", f"trainer.steps={steps}"]))
+    assert plan.is_complete == is_complete
+    lines = list(plan_lines(plan))
+    assert any("3 of 3 updates, and measured" in line for line in lines) == is_complete
+    assert any("vLLM" in line for line in lines) != is_complete
 
 
 def test_the_shipped_model_is_servable() -> None:

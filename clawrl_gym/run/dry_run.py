@@ -31,6 +31,10 @@ _READ_BYTES_PER_S = 0.5e9
 def plan_lines(plan: AnyPreflight, preparations: Sequence[str] = ()) -> Iterator[str]:
     """A line for each thing that would be started or used, and what was said on the way."""
     config = plan.config
+    if plan.is_complete:
+        yield "nothing is wrong, and nothing would be started:"
+        yield from (f"  note       {note}" for note in plan.notes)
+        return
     yield "nothing is wrong; would be started:"
     yield f"  processes  {', '.join(_processes(config, plan.model))}"
     if plan.model is not None:

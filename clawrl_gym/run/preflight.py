@@ -8,7 +8,7 @@ imported; sandboxes and browsers are proved by starting one, images are only loo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -24,6 +24,8 @@ from clawrl_gym.config import (
 from clawrl_gym.core import loggers
 from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.metrics import ALSO_PREFIX, HELDOUT_N, METRICS_FILE, by_step
 from clawrl_gym.core.reach import silence
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.evaluation.record import check_folder, check_free
@@ -78,6 +80,8 @@ class Preflight(Generic[C]):
     """Those whose images are still to be made."""
     notes: Sequence[str] = ()
     """What is no mistake and worth knowing."""
+    is_complete: bool = False
+    """A training to go on with that has nothing left to do."""
 
 
 def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConfig]:
@@ -116,7 +120,27 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     for name, env in envs.items():
         if config.eval.tasks and name not in measured:
             notes.append(f"env={name or env.type} holds no task back: nothing is measured")
-    return Preflight(config, folder, model, tasks, heldout, others, unprepared, notes)
+    plan = Preflight(config, folder, model, tasks, heldout, others, unprepared, notes)
+    if config.resume and _is_complete(plan):
+        steps = config.trainer.steps
+        notes.append(
+            f"{folder.path} is complete: {steps} of {steps} updates, and measured; nothing is "
+            f"started. To go on, say how many updates in all: trainer.steps={2 * steps}"
+        )
+        return replace(plan, is_complete=True)
+    return plan
+
+
+def _is_complete(plan: Preflight[RunConfig]) -> bool:
+    """All updates were made, and all that is measured at the end was measured after the last."""
+    config = plan.config
+    rows = by_step(read_json_lines(plan.folder.path / METRICS_FILE))
+    end = [name for row in rows if row["step"] == config.trainer.steps for name in row]
+    expected = ["batch/samples"]
+    if config.eval.ends and plan.heldout:
+        expected.append(HELDOUT_N)
+        expected += (f"{ALSO_PREFIX}{other.name}/n" for other in plan.other_envs)
+    return all(name in end for name in expected)
 
 
 def preflight_serving(config: ServeConfig) -> Preflight[ServeConfig]:

@@ -70,28 +70,35 @@ async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
     try:
         for line in (*lines, *plan.notes):
             view.message(line)
-        for env in plan.unprepared:
-            await asyncio.to_thread(check_env, env, view.message)
-        envs = [domain.env for domain in config.domains.values()]
-        envs += [other.config for other in plan.other_envs]
-        parts = RunParts(config, folder, view, envs)
-        if not config.resume:
-            folder.make(config)
-        with INTERRUPTS.goes_on(folder.way_on("train")):
-            async with AsyncExitStack() as stack:
-                run = Run(plan, parts, view)
-                try:
-                    await run.start(stack)
-                    # The first to close: nobody waits for what it would still generate.
-                    stack.push_async_callback(parts.policy.servers.stop)
-                    await run.learn()
-                finally:
-                    view.close()
+        evaluations = {} if plan.is_complete else await _carried_out(plan, view)
         report = await asyncio.to_thread(write_report, folder.path)
         view.message(f"report: {report}")
     finally:
         view.close()
-    return TrainingRun(folder.path, report, run.evaluations)
+    return TrainingRun(folder.path, report, evaluations)
+
+
+async def _carried_out(plan: Preflight[RunConfig], view: RunView) -> dict[int, Evaluation]:
+    """Its held-out evaluations; the view is closed with its parts."""
+    config, folder = plan.config, plan.folder
+    for env in plan.unprepared:
+        await asyncio.to_thread(check_env, env, view.message)
+    envs = [domain.env for domain in config.domains.values()]
+    envs += [other.config for other in plan.other_envs]
+    parts = RunParts(config, folder, view, envs)
+    if not config.resume:
+        folder.make(config)
+    with INTERRUPTS.goes_on(folder.way_on("train")):
+        async with AsyncExitStack() as stack:
+            run = Run(plan, parts, view)
+            try:
+                await run.start(stack)
+                # The first to close: nobody waits for what it would still generate.
+                stack.push_async_callback(parts.policy.servers.stop)
+                await run.learn()
+            finally:
+                view.close()
+    return run.evaluations
 
 
 class Run:

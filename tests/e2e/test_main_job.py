@@ -110,6 +110,20 @@ def test_a_second_run_on_the_same_folder_is_refused(trained: Path) -> None:
     assert len(runs.metrics(trained)) > STEPS
 
 
+def test_a_complete_run_says_so_and_starts_nothing(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from clawrl_gym.train import main
+
+    before = runs.metrics(trained)
+    assert main([f"resume={trained}", "ui=line"]) == 0
+    output = capsys.readouterr().out
+    assert f"is complete: {STEPS} of {STEPS} updates" in output
+    assert f"report: {trained / 'report.html'}" in output
+    assert "vLLM" not in output
+    assert runs.metrics(trained) == before
+
+
 def test_a_killed_run_goes_on_where_it_stopped(trained: Path, tmp_path: Path) -> None:
     """It began with another run's checkpoint, which is gone when it is resumed.
 
