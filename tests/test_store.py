@@ -316,6 +316,22 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         Store.open(tmp_path / "file" / "run")
 
 
+def test_reading_a_run_that_is_over_leaves_no_file_beside_it(tmp_path: Path) -> None:
+    asyncio.run(Store.open(tmp_path).close())
+    StoreReader(tmp_path).close()
+    assert [path.name for path in tmp_path.glob("run.db*")] == ["run.db"]
+
+
+async def test_a_run_may_end_while_somebody_reads(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    await store.add_session(SESSION)
+    reader = StoreReader(tmp_path)
+    rows = reader.sessions()
+    await store.close()
+    assert [row.id for row in (*rows, *reader.sessions())] == [SESSION.id] * 2
+    reader.close()
+
+
 def test_reading_where_no_run_is_says_so(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"expected a run's folder with a run\.db"):
         StoreReader(tmp_path)

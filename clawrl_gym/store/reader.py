@@ -49,9 +49,11 @@ class StoreReader:
         Raises StoreError when the folder holds no run that this version can read.
         """
         self._db = connect_reader(folder / DATABASE_FILE) if db is None else db
+        self._is_writers = db is not None
 
     def close(self) -> None:
-        self._db.close()
+        if not self._is_writers:
+            self._db.close()
 
     def group_outcomes(self) -> list[tuple[int, str | None, int, int]]:
         """Of each accepted group, in their order: number, task, episodes with a reward, solved."""

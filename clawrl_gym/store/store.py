@@ -356,9 +356,10 @@ class Store:
             stack.callback(self.pictures.close)
             await self._deleter.finish()
             self._writer.end()
-            await asyncio.to_thread(self._writer.close)
+            await asyncio.to_thread(self._writer.finish)
             await self._read(StoreReader.close)
             self._read_thread.shutdown(wait=False)
+            await asyncio.to_thread(self._writer.close)
 
     async def _write(self, job: Job[T]) -> T:
         return await self._writer.submit(job)

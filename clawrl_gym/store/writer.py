@@ -12,7 +12,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -142,11 +142,21 @@ class Writer:
             self._closed = True
             self._requests.put(None)
 
-    def close(self) -> None:
-        """Write what is waiting, then close the database. Blocks; after `end`."""
+    def finish(self) -> None:
+        """Write what is waiting. Blocks; after `end`."""
         self._thread.join()
+
+    def close(self) -> None:
+        """Close the database. Blocks; after `finish`.
+
+        Without a write-ahead log, unless somebody reads: so reading a run that is over leaves no
+        files beside it, and goes without the right to write there.
+        """
         try:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._db.execute("PRAGMA busy_timeout=0")
+            with suppress(sqlite3.OperationalError):
+                self._db.execute("PRAGMA journal_mode=DELETE")
         except sqlite3.Error as error:
             _log.warning("the write-ahead log stays beside run.db, which is complete: %s", error)
         self._db.close()
