@@ -252,6 +252,22 @@ def test_the_command_line_of_a_run_is_its_own(tmp_path: Path) -> None:
     assert quoted(Path("runs/bench-1")) == "runs/bench-1"
 
 
+def test_recipes_share_a_baseline_where_their_model_is_served_alike(tmp_path: Path) -> None:
+    recipes = "experiment=general_terminal,general_gui,general_toolcall"
+    config = load_config([recipes, "policy.model=tiny_pages", f"dir={tmp_path}"], "bench")
+    runs = {run.recipe: run for run in plan_runs(config)}
+    places = {name: run.baseline.folder.name for name, run in runs.items()}
+    assert places == {
+        "general_terminal": "baseline-tiny_pages",
+        "general_gui": "baseline-tiny_pages-2",
+        "general_toolcall": "baseline-tiny_pages",
+    }
+    for run in runs.values():
+        for column in run.baseline.columns.values():
+            assert column.policy == run.config.policy
+            assert Path(str(column.run.dir)).parent == run.baseline.folder
+
+
 def test_seeds_are_paired_and_come_before_recipes() -> None:
     runs = plan_runs(load_config([BOTH, "seeds=2"], "bench"))
     assert [(run.seed, run.recipe) for run in runs] == [

@@ -126,6 +126,7 @@ def plan_runs(config: BenchConfig) -> list[PlannedRun]:
     )
     columns = _columns(config, shared, [recipe.config for recipe in recipes.values()])
     folder = Path(config.dir)
+    baselines = _baselines(folder, columns, {name: one.config for name, one in recipes.items()})
     runs = []
     for seed in range(config.seeds):
         for name, one in recipes.items():
@@ -141,7 +142,7 @@ def plan_runs(config: BenchConfig) -> list[PlannedRun]:
                     arguments,
                     recipe,
                     columns.of_recipe(recipe),
-                    _baseline(folder, columns, recipe),
+                    baselines[name],
                     _after(place, f"{name} seed {seed}", columns, recipe),
                 )
             )
@@ -171,11 +172,23 @@ def quoted(path: Path) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _baseline(folder: Path, columns: Columns, recipe: RunConfig) -> Measurement:
-    """One for all recipes that begin with the same model."""
-    model = recipe.policy.model
-    place = folder / f"baseline-{slug(model)}"
-    return Measurement(f"baseline of {model}", place, columns.for_policy(place, recipe, model))
+def _baselines(
+    folder: Path, columns: Columns, recipes: Mapping[str, RunConfig]
+) -> dict[str, Measurement]:
+    """By recipe; one for all that begin with the same model and have it served alike."""
+    baselines: dict[str, Measurement] = {}
+    ways: dict[str, list[tuple[object, ...]]] = {}
+    for name, recipe in recipes.items():
+        model, way = recipe.policy.model, (recipe.policy, recipe.gateway, recipe.live)
+        of_model = ways.setdefault(model, [])
+        if way not in of_model:
+            of_model.append(way)
+        number = of_model.index(way) + 1
+        other = f"-{number}" if number > 1 else ""
+        place = folder / f"baseline-{slug(model)}{other}"
+        plan = columns.for_policy(place, recipe, model)
+        baselines[name] = Measurement(f"baseline{other} of {model}", place, plan)
+    return baselines
 
 
 def _after(run: Path, name: str, columns: Columns, recipe: RunConfig) -> Measurement:
