@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from typing import Protocol, SupportsFloat
@@ -27,6 +28,7 @@ from rich.text import Text
 
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
 from clawrl_gym.core.plugins import SANDBOXES
+from clawrl_gym.core.progress import NowAndThen
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.report import failures_of
 from clawrl_gym.envs.selection import LeftOut, Selection
@@ -179,7 +181,7 @@ def main(
         envs.append(make_env(args, sandbox))
         ids = _select_ids(envs[0], args)
         envs += [make_env(args, sandbox) for _ in range(min(args.jobs, len(ids)) - 1)]
-        checks = _run(envs, ids, console, quiet=args.json)
+        checks = _run(envs, ids, progress)
         selection = envs[0].selection or Selection(len(ids))
     except ClawError as error:
         progress.print(f"{prog}: {error}", markup=False, soft_wrap=True)
@@ -202,17 +204,18 @@ def _left_out(entry: LeftOut) -> TaskCheck:
     return TaskCheck(entry.name, "", None, None, f"left out: {entry.reason}", 0.0)
 
 
-def _run(
-    envs: Sequence[OracleEnv], ids: Sequence[str], console: Console, quiet: bool
-) -> list[TaskCheck]:
-    if quiet or not console.is_terminal:
-        return validate_with(envs, ids)
+def _run(envs: Sequence[OracleEnv], ids: Sequence[str], progress: Console) -> list[TaskCheck]:
     finished: list[TaskCheck] = []
-    with console.status(f"0 of {len(ids)} tasks") as status:
+    with ExitStack() as stack:
+        tell = NowAndThen(progress.print)
+        if progress.is_terminal:
+            status = stack.enter_context(progress.status(f"0 of {len(ids):,} tasks"))
+            tell = NowAndThen(status.update, every_s=0)
 
         def say(checked: TaskCheck) -> None:
             finished.append(checked)
-            status.update(f"{len(finished)} of {len(ids)} tasks")
+            left = tell.left(len(finished), len(ids))
+            tell(f"{len(finished):,} of {len(ids):,} tasks{left}")
 
         return validate_with(envs, ids, say)
 

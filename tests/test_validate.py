@@ -145,6 +145,14 @@ def test_a_choice_of_no_task_is_refused_in_one_line(capsys, arguments, message):
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_how_far_it_is_stands_beside_the_table(capsys, arguments):
+    assert run(Env(), *arguments) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "1 of 1 tasks, left 0:00\n"
+    assert "left 0:00" not in shown.out
+
+
 @pytest.mark.parametrize("error", [ConfigError("no folder"), TaskError("bad"), SandboxError("no")])
 def test_tasks_that_cannot_be_opened_are_one_line(capsys, error):
     def broken(given, sandbox):

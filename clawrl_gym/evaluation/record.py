@@ -17,6 +17,7 @@ from typing import Any, Self
 from clawrl_gym.core.errors import ConfigError, PolicyError, StoreError
 from clawrl_gym.core.folder_lock import holder_of, in_use, lock_folder
 from clawrl_gym.core.jsonl import JsonLines, each_json_line
+from clawrl_gym.core.progress import NowAndThen
 from clawrl_gym.core.provenance import git_commit
 from clawrl_gym.core.types import Answer, Episode, StopReason, TaskRef, Transcript
 from clawrl_gym.evaluation.settings import (
@@ -32,7 +33,6 @@ EPISODES_FILE = "episodes.jsonl"
 LOCK_FILE = "evaluation.lock"
 _SILENT_ATTEMPTS = 8
 """So many attempts in a row that the policy failed end the evaluation: it is not there any more."""
-_SAY_EVERY_S = 10.0
 _NOT_KEPT = ("group_id", "notice", "is_reported", "task", "transcript")
 
 Key = tuple[str | None, int, str, int | None]
@@ -94,7 +94,7 @@ class EvaluationRecord:
         }
         self._lines = JsonLines(folder / EPISODES_FILE)
         self._silent = 0
-        self._said_s = time.monotonic()
+        self._now_and_then = NowAndThen(say)
 
     @classmethod
     def open(
@@ -147,7 +147,7 @@ class EvaluationRecord:
         if attempt.is_graded:
             self._graded[attempt.key] = replace(episode, transcript=None)
             self._silent = 0
-            self._tell_progress()
+            self._now_and_then(self.progress)
         elif episode.stop_reason is StopReason.POLICY_ERROR:
             self._silent += 1
             if self._silent >= _SILENT_ATTEMPTS:
@@ -167,12 +167,6 @@ class EvaluationRecord:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    def _tell_progress(self) -> None:
-        now_s = time.monotonic()
-        if now_s - self._said_s >= _SAY_EVERY_S:
-            self._said_s = now_s
-            self._say(self.progress)
 
 
 def check_folder(folder: Path, settings: Settings) -> Settings | None:

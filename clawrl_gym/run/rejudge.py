@@ -8,7 +8,6 @@ gone ends the command, which goes on when it is called again.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from clawrl_gym.config import RejudgeConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyUnavailable, first_of
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.folder_lock import holder_of
+from clawrl_gym.core.progress import NowAndThen
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.core.types import Verdict
 from clawrl_gym.judge.agreement import Agreement, Rejudged, figures_of, outcome_of
@@ -42,7 +42,6 @@ from clawrl_gym.store import StoreReader
 from clawrl_gym.ui.judging import why
 from clawrl_gym.ui.rejudged import REJUDGED_PAGE, agreement_lines, write_rejudged_page
 
-_SAY_EVERY_S = 10.0
 _MOST_REASONS = 3
 _WORDLESS = ("rule", "votes", "probability")
 """Of a verdict's detail: what has no word of the conversation."""
@@ -146,7 +145,7 @@ class _Rejudger:
         self._plan = plan
         self._record = record
         self._say = partial(on_phase, "rejudge")
-        self._said_s = time.monotonic()
+        self._now_and_then = NowAndThen(self._say)
         self._reading = asyncio.Lock()
         self.abstentions: Counter[str] = Counter()
 
@@ -177,7 +176,7 @@ class _Rejudger:
                 await self._check_server()
                 self.abstentions[str(verdict.detail.get("reason", "it does not say"))] += 1
             self._record.add(_rejudged(stored, verdict))
-            self._tell_progress()
+            self._now_and_then(self._progress)
 
     async def _turns(self) -> AsyncGenerator[StoredTurn, None]:
         """Those that are not judged yet, read a session at a time; SQLite wants one thread."""
@@ -205,12 +204,6 @@ class _Rejudger:
     @property
     def _progress(self) -> str:
         return f"{len(self._record.turns):,} of {len(self._plan.turns):,} turns are judged"
-
-    def _tell_progress(self) -> None:
-        now_s = time.monotonic()
-        if now_s - self._said_s >= _SAY_EVERY_S:
-            self._said_s = now_s
-            self._say(self._progress)
 
 
 def _judge_of(config: RejudgeConfig, stack: AsyncExitStack) -> Judge:

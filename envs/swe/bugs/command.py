@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +16,7 @@ from clawrl_gym.config import SandboxConfig
 from clawrl_gym.core.errors import ClawError, ConfigError
 from clawrl_gym.core.interrupt import end_process
 from clawrl_gym.core.plugins import SANDBOXES
+from clawrl_gym.core.progress import NowAndThen
 from clawrl_gym.envs.swe.archive import pack, with_archive
 from clawrl_gym.envs.swe.bugs.attempts import Attempts, Setting
 from clawrl_gym.envs.swe.bugs.candidates import Candidates, find_candidates
@@ -33,7 +32,6 @@ from clawrl_gym.envs.swe.machine import require_package
 from clawrl_gym.envs.swe.protected_files import ProtectedFiles
 
 _USUAL_PYTHONS = (".venv/bin/python", "venv/bin/python")
-_SAY_EVERY_S = 10.0
 _INTERRUPTED = 130
 
 
@@ -120,7 +118,12 @@ def _prepare(args: argparse.Namespace, say: Callable[[str], None]) -> BugMaker:
     candidates = find_candidates(head.files, tests, args.seed, args.repository)
     refuse_installed_copies(suite, candidates.texts)
     say(_plan(candidates, len(baseline.passing), len(attempts.by_name)))
-    progress = _Progress(say, args.count)
+    now_and_then = NowAndThen(say)
+
+    def progress(bugs: int, tried: int) -> None:
+        left = now_and_then.left(bugs, args.count)
+        now_and_then(f"{bugs:,} of {args.count:,} bugs, {tried:,} tried{left}")
+
     return BugMaker(head, folder, suite, candidates, attempts, baseline, progress)
 
 
@@ -186,23 +189,3 @@ def _summary(bugs: Bugs, args: argparse.Namespace, *, stopped: bool) -> list[str
     if not heldout:
         lines.append("all of them are in one function: a run holds some out that are in it, too")
     return [*lines, made, f"python -m clawrl_gym.envs.swe validate {args.out}"]
-
-
-@dataclass(slots=True)
-class _Progress:
-    """A line every few seconds: how far, and how long still."""
-
-    say: Callable[[str], None]
-    count: int
-    start_s: float = 0.0
-    last_s: float = 0.0
-
-    def __call__(self, bugs: int, tried: int) -> None:
-        now = time.monotonic()
-        self.start_s = self.start_s or now
-        if now - self.last_s < _SAY_EVERY_S:
-            return
-        self.last_s = now
-        left_s = (now - self.start_s) / max(1, bugs) * max(0, self.count - bugs)
-        left = f", left {int(left_s) // 60}:{int(left_s) % 60:02d}" if bugs else ""
-        self.say(f"{bugs:,} of {self.count:,} bugs, {tried:,} tried{left}")
