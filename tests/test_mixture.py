@@ -62,15 +62,23 @@ def test_each_environment_has_what_it_would_have_alone() -> None:
     assert RunConfig.of(mixed.model_dump()) == mixed, "as a run's config.yaml says it"
 
 
-def test_web_pages_bring_the_model_that_reads_them_to_all() -> None:
-    of_pages = configured("env=gui").policy
-    assert of_pages.model == "tiny_pages"
-    assert configured("env=[terminal,toolcall,gui,conversation]").policy == of_pages
-    assert configured("env=[terminal,toolcall]").policy.model == "tiny"
-    assert configured("env=[terminal_plain,toolcall]").policy.model == "tiny"
-    assert configured("env=[terminal,gui]", "policy.model=tiny").policy.model == "tiny"
-    larger = configured("env=[terminal,gui]", "policy=qwen3_0_6b").policy
-    assert larger == configured("env=terminal", "policy=qwen3_0_6b").policy
+@pytest.mark.parametrize(
+    ("overrides", "model", "max_tokens"),
+    [
+        (["env=[terminal,toolcall,gui,conversation]"], "tiny_pages", 128),
+        (["env=[terminal,gui]", "policy.model=tiny_pages"], "tiny_pages", 128),
+        (["env=[terminal,gui]", "policy.model=tiny"], "tiny", 128),
+        (["env=[terminal,gui]", "policy.sampling.max_tokens=50"], "tiny_pages", 50),
+        (["env=[terminal,toolcall]"], "tiny", 96),
+        (["env=[terminal_plain,toolcall]"], "tiny", 96),
+        (["env=[terminal,gui]", "policy=qwen3_0_6b"], "Qwen/Qwen3-0.6B", 1024),
+    ],
+)
+def test_the_model_of_a_mixture_reads_pages_where_there_are_pages(
+    overrides: list[str], model: str, max_tokens: int
+) -> None:
+    policy = configured(*overrides).policy
+    assert (policy.model, policy.sampling.max_tokens) == (model, max_tokens)
 
 
 def test_one_environment_is_a_mixture_of_one_without_a_name() -> None:

@@ -2,7 +2,7 @@
 
 What `env=NAME` alone would choose for an environment (its keys, its agent, its judge, its
 curriculum, the time and number of its episodes) is its own in a mixture, too. All else is the
-run's, the model too, see `KNOWS_ALL`; a judge or a curriculum that the command line names is
+run's, the model too, see `_shared_policy`; a judge or a curriculum that the command line names is
 everyone's.
 """
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from clawrl_gym.config.policy import SamplingConfig
 from clawrl_gym.core.errors import ConfigError
 
 Values = dict[str, object]
@@ -92,15 +94,30 @@ def with_mixture(
     usual = {name: _usual(name, given, alone) for name, given in domains.items()}
     filled = {name: _filled(usual[name], given) for name, given in domains.items()}
     first = next(iter(filled.values()))
-    policies = [values["policy"], *(own["policy"] for own in usual.values())]
-    policy = next(filter(_knows_all, policies), values["policy"])
+    policy = _shared_policy(values["policy"], [own["policy"] for own in usual.values()])
     return {
         **values, "env": first["env"], "agent": first["agent"], "policy": policy, "mixture": filled,
     }  # fmt: skip
 
 
-def _knows_all(policy: object) -> bool:
-    return isinstance(policy, Mapping) and policy.get("model") == KNOWS_ALL
+def _shared_policy(policy: object, policies: Sequence[object]) -> object:
+    """One model for all; a reply may be as long as the longest that one of them allows."""
+    if not isinstance(policy, Mapping):
+        return policy
+    own = [each for each in policies if isinstance(each, Mapping)]
+    shared = dict(policy)
+    if any(each.get("model") == KNOWS_ALL for each in own):
+        shared["model"] = KNOWS_ALL
+    longest = max(map(_max_tokens, own), default=0)
+    if longest > _max_tokens(policy):
+        shared["sampling"] = {**policy.get("sampling", {}), "max_tokens": longest}
+    return shared
+
+
+def _max_tokens(policy: Mapping[str, Any]) -> int:
+    sampling = policy.get("sampling")
+    found = sampling.get("max_tokens") if isinstance(sampling, Mapping) else None
+    return found if isinstance(found, int) else SamplingConfig().max_tokens
 
 
 def _domains(mixture: object, names: Sequence[str] | None) -> dict[str, Values]:
