@@ -56,7 +56,7 @@ def test_what_cannot_be_compared_is_one_clear_line(
     bench = recipe(tmp_path / "bench" / "one", 4).parent
     other = recipe(tmp_path / "other" / "two", 4, env="gui").parent
     for folders, message in [
-        ((bench, tmp_path / "nowhere"), "expected the folder of a bench"),
+        ((bench, tmp_path / "nowhere"), "where there is no folder, expected the folder of a bench"),
         ((bench, bench / "one"), "one is a recipe's folder and the other is not"),
         ((bench, other), "expected a recipe that both have"),
         ((bench / "one", other / "two"), "no environment in common"),

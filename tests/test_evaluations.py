@@ -127,6 +127,8 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
         compare_evaluations([first, first])
     with pytest.raises(ConfigError, match=r"holds no evaluation"):
         compare_evaluations([first, tmp_path])
+    with pytest.raises(ConfigError, match=r"holds no evaluation \(.*there is no such folder\)"):
+        compare_evaluations([first, tmp_path / "nowhere"])
     with pytest.raises(ConfigError, match=r"holds an evaluation, expected a folder of its own"):
         compare_evaluations([first, evaluation(tmp_path / "c", solving(1))], tmp_path / "a")
 

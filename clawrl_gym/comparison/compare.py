@@ -75,9 +75,10 @@ def _pairs(first: Path, second: Path) -> list[RecipePair]:
     ]
     for bench, own in zip((first, second), recipes, strict=True):
         if not own:
+            missing = "" if bench.exists() else ", where there is no folder"
             raise ConfigError(
-                f"got {str(bench)!r}, expected the folder of a bench (dir=PATH) or of a recipe in "
-                "it, with evaluations of runs that have ended"
+                f"got {str(bench)!r}{missing}, expected the folder of a bench (dir=PATH) or of a "
+                "recipe in it, with evaluations of runs that have ended"
             )
     common = [name for name in recipes[0] if name in recipes[1]]
     if not common:

@@ -91,9 +91,10 @@ def read_settings(folder: Path) -> Settings:
     """Raises ConfigError where there is none, or it cannot be read."""
     path = folder / SETTINGS_FILE
     if not path.is_file():
+        missing = "" if folder.exists() else ", there is no such folder"
         raise ConfigError(
-            f"{folder} holds no evaluation (no {SETTINGS_FILE}); expected the folder of one, made "
-            "by: python -m clawrl_gym.evaluate run.dir=PATH"
+            f"{folder} holds no evaluation (no {SETTINGS_FILE}{missing}); expected the folder of "
+            "one, made by: python -m clawrl_gym.evaluate run.dir=PATH"
         )
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
