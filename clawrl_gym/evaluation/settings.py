@@ -17,6 +17,7 @@ from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.config.part import leaf, leaves
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.core.provenance import Start, describe_start
 from clawrl_gym.core.redact import hidden, is_secret
 from clawrl_gym.policy.weights import weight_files
@@ -97,7 +98,7 @@ def read_settings(folder: Path) -> Settings:
             "one, made by: python -m clawrl_gym.evaluate run.dir=PATH"
         )
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = plain_values(path.read_text(encoding="utf-8"))
         settings = Settings(**{**values, "starts": tuple(values["starts"])})
         EvaluateConfig.of(settings.config)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError) as error:

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-import yaml
+from clawrl_gym.core.plain_yaml import plain_values
 
 _FILE = Path(__file__).parent / "concepts.yaml"
 _UNSPACED = ("zh", "ja")
@@ -90,7 +90,7 @@ def concepts(spelt: Callable[[str], str]) -> Concepts:
     words: dict[str, tuple[str, ...]] = {}
     beginnings: dict[str, tuple[str, ...]] = {}
     anywhere: dict[str, tuple[str, ...]] = {}
-    for name, languages in yaml.safe_load(_FILE.read_text("utf-8")).items():
+    for name, languages in plain_values(_FILE.read_text("utf-8")).items():
         for code, listed in languages.items():
             for word in listed.split():
                 bare = spelt(word.rstrip("*").replace("_", " "))

@@ -27,6 +27,7 @@ from clawrl_gym.config import JudgeConfig, ReplyRule
 from clawrl_gym.config.judge import Regex
 from clawrl_gym.config.part import Part
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.judge.user_rules import UserRules, Writing
 
 ENGLISH = "en"
@@ -155,7 +156,7 @@ def _file(code: str) -> LanguageFile:
             f"got judge.languages with {code!r}, expected some of {', '.join(shipped())}"
         )
     try:
-        return LanguageFile.model_validate(yaml.safe_load(path.read_text("utf-8")))
+        return LanguageFile.model_validate(plain_values(path.read_text("utf-8")))
     except (ValidationError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: {error}") from error
 

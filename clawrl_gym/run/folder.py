@@ -19,6 +19,7 @@ from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeCon
 from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.core.files import make_private
 from clawrl_gym.core.folder_lock import holder_of, in_use
+from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.evaluation.record import unfinished
 from clawrl_gym.evaluation.settings import Settings
 from clawrl_gym.policy.checkpoints import CHECKPOINTS
@@ -172,7 +173,7 @@ class RunFolder:
 def read_config_values(path: Path) -> dict[str, object]:
     """What a config.yaml says. Raises ConfigError when it cannot be read, or says nothing."""
     try:
-        values = yaml.safe_load(path.read_text())
+        values = plain_values(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         message = " ".join(str(error).split())
         raise ConfigError(f"cannot read {path}: {message}") from error
