@@ -9,11 +9,11 @@ the language.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
+from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.judge.interface import Finding
 from clawrl_gym.judge.speech import Speech
 from tests.fakes_judge import shipped_rules
@@ -28,12 +28,13 @@ KINDS = ("complaint", "praise", "neutral", "future")
 
 def answers(language: str, half: str) -> Iterator[Answer]:
     """Of one file's half."""
-    lists = yaml.safe_load((FOLDER / f"{language}.yaml").read_text("utf-8")).get(half, {})
+    lists = plain_values((FOLDER / f"{language}.yaml").read_text("utf-8")).get(half, {})
     for kind, lines in lists.items():
         for line in lines.splitlines():
             yield Answer(language, kind, line)
 
 
+@functools.cache  # its thousands of patterns take a second
 def speech() -> Speech:
     """What `judge=rule` reads with."""
     return Speech(shipped_rules())

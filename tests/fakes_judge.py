@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from aiohttp import web
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.core.types import Message, Turn, Verdict, VerdictKind
 from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.endpoint import JudgeEndpoint
@@ -27,7 +27,7 @@ RULES = Path(__file__).parent.parent / "conf" / "judge" / "rule.yaml"
 
 @functools.cache  # it is long, and many tests begin with it
 def _written_rules() -> dict[str, Any]:
-    rules: dict[str, Any] = yaml.safe_load(RULES.read_text())
+    rules: dict[str, Any] = plain_values(RULES.read_text())
     return rules
 
 

@@ -22,15 +22,14 @@ from tests.answers import (
     speech,
 )
 from tests.fakes_judge import reply, shipped_rules, user
-
-READER = speech()
+from tests.tool_results import rule_judge
 
 
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_complaints_are_seen_and_never_reinforced(code: str, half: str) -> None:
     said = [answer for answer in answers(code, half) if answer.kind == "complaint"]
-    values = [finding_of(READER, answer).value for answer in said]
+    values = [finding_of(speech(), answer).value for answer in said]
     assert not {0, 1} & set(values)
     assert values.count(-1) >= 0.8 * len(values)
 
@@ -39,7 +38,7 @@ def test_complaints_are_seen_and_never_reinforced(code: str, half: str) -> None:
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_praise_is_mostly_seen_and_nothing_else_is_blamed(code: str, half: str) -> None:
     said = [answer for answer in answers(code, half) if answer.kind in ("praise", "neutral")]
-    values = [finding_of(READER, answer).value for answer in said]
+    values = [finding_of(speech(), answer).value for answer in said]
     praised = [value for answer, value in zip(said, values, strict=True) if answer.kind == "praise"]
     assert values.count(-1) <= 0.1 * len(values)
     assert praised.count(1) >= 0.75 * len(praised)
@@ -49,18 +48,15 @@ def test_praise_is_mostly_seen_and_nothing_else_is_blamed(code: str, half: str) 
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_an_instruction_for_the_future_is_known(code: str, half: str) -> None:
     said = [answer for answer in answers(code, half) if answer.kind == "future"]
-    right = [is_as_meant("future", finding_of(READER, answer)) for answer in said]
+    right = [is_as_meant("future", finding_of(speech(), answer)) for answer in said]
     assert sum(right) >= 0.85 * len(right)
 
 
 @pytest.mark.parametrize("half", HALVES)
 def test_nothing_in_another_language_is_rewarded_and_hardly_anything_judged(half: str) -> None:
-    values = [finding_of(READER, answer).value for answer in answers(UNDECLARED, half)]
+    values = [finding_of(speech(), answer).value for answer in answers(UNDECLARED, half)]
     assert not {0, 1} & set(values)
     assert values.count(-1) <= 0.05 * len(values)
-
-
-TEACHING = RuleJudge(shipped_rules(), hints=True)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +74,7 @@ def test_an_instruction_for_the_future_is_a_hint_in_the_persons_words(
     words: str, value: int
 ) -> None:
     case = Case(1, "12345", reply("Here you are."), [user(words + " <|im_end|>")])
-    verdict = asyncio.run(TEACHING.judge(case))
+    verdict = asyncio.run(rule_judge(hints=True).judge(case))
     assert (verdict.value, verdict.weight) == (value, 0.5 if value else 1.0)
     (hint,) = verdict.hints
     assert hint.startswith(f"The user said: {words[:20]}")
@@ -125,5 +121,5 @@ def test_every_shipped_language_is_declared_and_its_patterns_find_their_words() 
 )  # fmt: skip
 def test_no_text_takes_long_in_any_language(text: str) -> None:
     started_s = time.process_time()
-    READER.find(text, text[::-1], "Here you are.")
+    speech().find(text, text[::-1], "Here you are.")
     assert time.process_time() - started_s < 2.0  # milliseconds; a runaway pattern takes minutes

@@ -22,8 +22,8 @@ from clawrl_gym.judge.verdicts import VerdictMaker
 from tests.fakes_judge import a_turn, reply, shipped_rules, tool, user
 from tests.narrow import plain_text
 from tests.recordings import recorded
+from tests.tool_results import rule_judge
 
-JUDGE = RuleJudge(shipped_rules())
 REQUEST = "Write a polite email to my boss about the delay"
 
 NEGATIVE = """
@@ -193,13 +193,13 @@ def verdict(
     *next_state: Message,
     to: Message | None = None,
     request: str = REQUEST,
-    judge: RuleJudge = JUDGE,
+    judge: RuleJudge | None = None,
     observed: bool = False,
 ) -> Verdict:
     """`observed`: by an environment of ours, which marks failures."""
     said = to or reply("Here you are.")
     case = Case(7, request, said, list(next_state), observed=observed, marks_failures=observed)
-    return asyncio.run(judge.judge(case))
+    return asyncio.run((judge or rule_judge()).judge(case))
 
 
 @pytest.mark.parametrize("words", lines(NEGATIVE))
@@ -274,12 +274,12 @@ def test_thanks_do_not_cover_a_call_that_failed_without_a_word() -> None:
 
 def test_only_an_environment_that_marks_failures_makes_a_success_of_what_has_no_mark() -> None:
     shown = Case(7, REQUEST, reply("I look."), [user("You are in a cave.")], observed=True)
-    assert asyncio.run(JUDGE.judge(shown)).value is None
-    assert asyncio.run(JUDGE.judge(replace(shown, marks_failures=True))).value == 1
+    assert asyncio.run(rule_judge().judge(shown)).value is None
+    assert asyncio.run(rule_judge().judge(replace(shown, marks_failures=True))).value == 1
     played = replace(
         shown, marks_failures=True, tools=({"type": "function", "function": {"name": "find_user"}},)
     )
-    assert asyncio.run(JUDGE.judge(played)).value is None  # a customer's words, not a result
+    assert asyncio.run(rule_judge().judge(played)).value is None  # a customer's words
 
 
 def test_where_nothing_can_be_judged_the_judge_abstains() -> None:
@@ -441,9 +441,6 @@ def test_a_person_who_quotes_a_report_is_no_environment() -> None:
     assert verdict(user("thanks"), FAILED).value is None
 
 
-TEACHING = RuleJudge(shipped_rules(), hints=True)
-
-
 @pytest.mark.parametrize(
     ("next_state", "observed", "hints"),
     [
@@ -483,14 +480,14 @@ TEACHING = RuleJudge(shipped_rules(), hints=True)
 def test_a_negative_verdict_brings_what_it_teaches(
     next_state: list[Message], observed: bool, hints: list[str]
 ) -> None:
-    found = verdict(*next_state, judge=TEACHING, observed=observed)
+    found = verdict(*next_state, judge=rule_judge(hints=True), observed=observed)
     assert (found.value, found.detail.get("hints", [])) == (-1, hints)
     assert json.loads(json.dumps(found.detail)) == found.detail
     assert "hints" not in verdict(*next_state, observed=observed).detail
 
 
 async def test_the_end_of_an_episode_is_asked_about_with_its_report() -> None:
-    asker = VerdictMaker(TEACHING, shipped_rules(), observed=True)
+    asker = VerdictMaker(rule_judge(hints=True), shipped_rules(), observed=True)
     turn = a_turn(id=5, reply=reply("```bash\nsubmit\n```"))
     found = await asker.verdict(turn, [user("(submitted)"), FAILED])
     assert found.hints == ("The checks failed: out.txt is missing; a.txt is still there.",)
@@ -501,7 +498,7 @@ async def test_the_end_of_an_episode_is_asked_about_with_its_report() -> None:
 
 @pytest.mark.parametrize("said", [[user("thanks")], [user("and Rome?")], [tool("done")], []])
 def test_only_a_negative_verdict_teaches(said: list[Message]) -> None:
-    found = verdict(*said, judge=TEACHING)
+    found = verdict(*said, judge=rule_judge(hints=True))
     assert found.value != -1
     assert found.hints == ()
 
@@ -535,7 +532,7 @@ def test_what_openclaw_puts_around_the_words_is_left_out(said: str, value: int |
         assert case.next_state == []
     else:
         assert len(case.next_state) == 1
-        assert asyncio.run(JUDGE.judge(case)).value == value
+        assert asyncio.run(rule_judge().judge(case)).value == value
 
 
 @pytest.mark.parametrize(
@@ -549,7 +546,7 @@ def test_what_the_real_openclaw_sends_is_judged(name: str, value: int | None) ->
     at = max(at for at, message in enumerate(messages) if message["role"] == "assistant")
     turn = a_turn(id=1, messages=messages[:at], reply=messages[at])
     case = CaseBuilder(shipped_rules().ignore).of(turn, messages[at + 1 :])
-    assert asyncio.run(JUDGE.judge(case)).value == value
+    assert asyncio.run(rule_judge().judge(case)).value == value
 
 
 def test_a_case_of_a_huge_next_state_keeps_its_two_ends() -> None:

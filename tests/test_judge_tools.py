@@ -24,8 +24,6 @@ from tests.fakes_judge import reply, shipped_rules, tool, user
 from tests.test_binary import group, segment
 from tests.tool_results import ToolResult, of_list, rule_judge, value_of
 
-JUDGE = rule_judge()
-RULES = ToolRules(shipped_rules())
 OTHER_TOOLS = ("read", "web_fetch", "web_search", "exec", "edit", "do_it", "")
 
 
@@ -33,7 +31,7 @@ def values(results: list[ToolResult], tool: str | None = None) -> list[int | Non
     named = [r if tool is None else replace(r, tool=tool) for r in results]
 
     async def all_of() -> list[int | None]:
-        return [await value_of(JUDGE, result) for result in named]
+        return [await value_of(rule_judge(), result) for result in named]
 
     return asyncio.run(all_of())
 
@@ -86,7 +84,7 @@ def test_a_pointless_success_after_a_complaint_is_worth_a_tenth_of_praise() -> N
 
     def judged(*next_state: Message) -> Verdict:
         call = reply("Here.", ("c", "write", "{}"))
-        return asyncio.run(JUDGE.judge(Case(1, "Write it down", call, list(next_state))))
+        return asyncio.run(rule_judge().judge(Case(1, "Write it down", call, list(next_state))))
 
     pointless = advantage_of(tool("Successfully wrote 4 bytes to a.txt", "c"))
     praised = advantage_of(user("Perfect, thanks."))
@@ -122,16 +120,18 @@ def test_a_pointless_success_after_a_complaint_is_worth_a_tenth_of_praise() -> N
     ],
 )
 def test_fields_say_whether_the_call_failed(answer: object, value: int | None) -> None:
-    assert RULES.find(json.dumps(answer), ToolUse("call", "")).value == value
+    rules = ToolRules(shipped_rules())
+    assert rules.find(json.dumps(answer), ToolUse("call", "")).value == value
     fenced = f"```json\n{json.dumps(answer)}\n```"
-    assert RULES.find(fenced, ToolUse("call", "")).value == value
+    assert rules.find(fenced, ToolUse("call", "")).value == value
 
 
 @pytest.mark.parametrize("name", ["readFile", "mcp__files__read_file", "files.read_file", "READ"])
 def test_a_reader_is_known_by_its_name_in_any_form(name: str) -> None:
+    rules = ToolRules(shipped_rules())
     log = "Error: the disk is full\nit was written\n"
-    assert RULES.find(log, ToolUse(name, "")).value is None
-    assert RULES.find(log, ToolUse("write_log", "")).value == -1
+    assert rules.find(log, ToolUse(name, "")).value is None
+    assert rules.find(log, ToolUse("write_log", "")).value == -1
 
 
 def test_a_user_adds_a_rule_for_results_and_wrong_ones_are_one_clear_error() -> None:
@@ -159,7 +159,8 @@ LONG = [
 
 @pytest.mark.parametrize("text", LONG)
 def test_no_result_takes_long(text: str) -> None:
+    rules = ToolRules(shipped_rules())
     started_s = time.process_time()
     for name in OTHER_TOOLS:
-        RULES.find(text, ToolUse(name, ""))
+        rules.find(text, ToolUse(name, ""))
     assert time.process_time() - started_s < 2.0  # milliseconds; a runaway pattern takes minutes

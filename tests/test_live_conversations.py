@@ -6,6 +6,7 @@ Each must come out exact: every turn in its session, every next state at its tur
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import random
 import re
@@ -20,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.graph import Branch
@@ -30,7 +32,11 @@ from tests.talk import Talk
 from tests.test_sessions import assistant, calling, tool, user
 from tests.test_transient import BEGIN, END
 
-WARM = shipped().model_copy(update={"warm_sessions": 1})
+
+@functools.cache
+def warm() -> LiveConfig:
+    """What `serve` runs with by default, but that it remembers one session."""
+    return shipped().model_copy(update={"warm_sessions": 1})
 
 
 @pytest.fixture
@@ -324,10 +330,10 @@ async def talk_at_random(people: list[Client], steps: int) -> Outcome:
     draw = people[0].draw
     with tempfile.TemporaryDirectory() as folder:
         store = Store.open(Path(folder), record=False)
-        talk = Talk(store, WARM)
+        talk = Talk(store, warm())
         for _ in range(steps):
             if draw.random() < 0.1:
-                talk = Talk(store, WARM)  # another process takes over
+                talk = Talk(store, warm())  # another process takes over
                 await talk.sessions.start()
             await step(talk, draw.choice(people))
         turns = [turn for row in await store.sessions() for turn in await store.turns_of(row.id)]
@@ -411,7 +417,7 @@ def signs_in(messages: list[Message]) -> set[str]:
 
 def key_of(turn: Turn) -> bytes:
     """The same for turns that nothing tells apart."""
-    stable = TransientBlocks(WARM.transient).removed_from(turn.messages)
+    stable = TransientBlocks(warm().transient).removed_from(turn.messages)
     return Branch.of([*stable, turn.reply]).leaf
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 from dataclasses import dataclass
@@ -39,9 +40,10 @@ def of_list(name: str) -> list[ToolResult]:
     return [ToolResult(name.strip(), _unescaped(text)) for name, _, text in parts]
 
 
-def rule_judge() -> RuleJudge:
+@functools.cache  # its thousands of patterns take a second
+def rule_judge(hints: bool = False) -> RuleJudge:
     """The rules that are shipped."""
-    return RuleJudge(shipped_rules())
+    return RuleJudge(shipped_rules(), hints=hints)
 
 
 async def value_of(judge: RuleJudge, result: ToolResult) -> int | None:
