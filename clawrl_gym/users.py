@@ -79,8 +79,11 @@ def _write_key(name: str, key: str) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    for user in Users(_checked(options.dir)).all():
+    users = Users(_checked(options.dir)).all()
+    for user in users:
         sys.stdout.write(f"{_line_of(user)}\n")
+    if not users:
+        sys.stderr.write(f"no users in {options.dir}: whoever starts serve is the only one\n")
 
 
 def _line_of(user: User) -> str:

@@ -150,6 +150,9 @@ def test_the_page_draws_every_measure_and_stands_alone(tmp_path: Path) -> None:
     page = Page(text)
     assert text.count("<figure") == 3  # two measures held out, one in training
     assert "learner.lr=0.1" in page.words
+    assert "2 recipes, 4 runs done." in text
+    write_page(path, config, [recipe("first", 0.5)], tables_of(results, 0.8), START)
+    assert "1 recipe, 1 run done." in path.read_text()
     assert {load.split("/")[0] for load in page.loads} == {"href=first", "href=second"}
     assert not re.search(r"url\(|@import|https?://", text)
 

@@ -140,6 +140,14 @@ def run(folder: Path, *arguments: str) -> int:
     return command.main([*arguments, "--dir", str(folder)])
 
 
+def test_the_list_of_nobody_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "list") == 0
+    assert capsys.readouterr() == (
+        "",
+        f"no users in {tmp_path}: whoever starts serve is the only one\n",
+    )
+
+
 def test_the_command_shows_a_key_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "serve"
     assert run(folder, "add", "anna", "--retention-days", "7") == 0

@@ -6,9 +6,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-import yaml
 
 from clawrl_gym import rollback
+from clawrl_gym.config import ServeConfig
+from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.run.folder import RunFolder
@@ -37,8 +38,7 @@ async def test_the_owner_lists_versions_and_has_one_serve_again(bench: Bench) ->
 async def run(tmp_path: Path) -> RunFolder:
     """Three updates, checkpoints after the first two, nobody there."""
     folder = RunFolder(tmp_path / "run")
-    folder.path.mkdir()
-    folder.config_file.write_text(yaml.safe_dump({"command": "serve", "gateway": {"port": 1}}))
+    folder.write(compose("serve", ["gateway.port=1"], ServeConfig))
     store = Store.open(folder.path)
     for version in (1, 2, 3):
         checkpoint = folder.checkpoints / f"{version:06d}"
@@ -126,7 +126,7 @@ async def test_a_folder_in_use_is_asked_over_its_gateway(
     assert code == 1
     assert "its gateway does not answer" in capsys.readouterr().err
     Users(run.path).add("anna")
-    run.config_file.write_text(yaml.safe_dump({"command": "serve", "gateway": {"port": 0}}))
+    run.write(compose("serve", ["gateway.port=0"], ServeConfig))
     with pytest.raises(PolicyError, match=r"ask there, POST /v1/versions/1\?user=anna"):
         await asyncio.to_thread(return_to, run, 1, "anna")
     await store.close()

@@ -24,6 +24,7 @@ from clawrl_gym.run.user_lines import UserLines
 from clawrl_gym.run.users import checkpoints_of
 from clawrl_gym.store import Store, StoreReader, UpdateRow
 from clawrl_gym.trainers.loop import RETURNED_TO, TrainLoop
+from clawrl_gym.ui.run_data import is_serving
 
 _ANSWER_S = 90.0
 """Longer than the gateway waits for an update that is under way."""
@@ -74,7 +75,7 @@ def return_to(folder: RunFolder, version: int, user: str = OWNER) -> int | None:
             return asyncio.run(_return_at_rest(folder, checkpoints, version, user))
     except StoreError as error:
         gateway = values.get("gateway")
-        if values.get("command") != "serve" or not isinstance(gateway, dict):
+        if not is_serving(values) or not isinstance(gateway, dict):
             raise
         return _ask_gateway(folder, gateway, version, user, error)
 

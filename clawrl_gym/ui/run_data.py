@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -133,7 +133,7 @@ class RunData:
         return leaf(self.config, key)
 
 
-def is_serving(config: Json) -> bool:
+def is_serving(config: Mapping[str, object]) -> bool:
     """Whether a configuration is one of `serve`."""
     return "learn" in config
 
