@@ -40,7 +40,7 @@ def matrix_svg(results: Sequence[RecipeResult]) -> Markup:
     if not columns:
         return Markup("")
     labels = max(len(recipe.name) for recipe in results)
-    left = 16 + round(_LETTER_WIDTH * labels)
+    left = 24 + round(_LETTER_WIDTH * labels)
     width = max(left + len(columns) * (_CELL_WIDTH + _GAP) + 12, 560)
     height = _HEAD_HEIGHT + len(rows) * (_CELL_HEIGHT + _GAP) + _FOOT_HEIGHT
     parts = [
