@@ -1,6 +1,6 @@
 """How much likelier the right command becomes by a hint, and how much by any hint.
 
-    PYTHONPATH=. python bench/hint_content.py [--model tiny tiny_pages] [--tasks 600]
+    PYTHONPATH=. python bench/hint_content.py [--model tiny runs/NAME] [--tasks 600]
 
 Held-out terminal tasks of single commands at the policy's last turn: the mean probability of the
 oracle's command without a hint, with a hint of a task of another family, and with one of its own

@@ -254,13 +254,13 @@ def test_the_command_line_of_a_run_is_its_own(tmp_path: Path) -> None:
 
 def test_recipes_share_a_baseline_where_their_model_is_served_alike(tmp_path: Path) -> None:
     recipes = "experiment=general_terminal,general_gui,general_toolcall"
-    config = load_config([recipes, "policy.model=tiny_pages", f"dir={tmp_path}"], "bench")
+    config = load_config([recipes, f"dir={tmp_path}"], "bench")
     runs = {run.recipe: run for run in plan_runs(config)}
     places = {name: run.baseline.folder.name for name, run in runs.items()}
     assert places == {
-        "general_terminal": "baseline-tiny_pages",
-        "general_gui": "baseline-tiny_pages-2",
-        "general_toolcall": "baseline-tiny_pages",
+        "general_terminal": "baseline-tiny",
+        "general_gui": "baseline-tiny-2",
+        "general_toolcall": "baseline-tiny",
     }
     for run in runs.values():
         for column in run.baseline.columns.values():

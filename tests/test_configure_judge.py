@@ -18,7 +18,7 @@ from tests.tiny_models import make_random_model
     ("overrides", "chosen"),
     [
         ([], "rule"),
-        (["policy.model=tiny_pages"], "rule"),
+        (["policy.model=tiny_skills"], "rule"),
         (["policy=qwen3_0_6b"], "chain"),
         (["policy.model=some/model"], "chain"),
         (["policy=qwen3_0_6b", "judge=rule"], "rule"),

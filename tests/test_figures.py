@@ -12,7 +12,7 @@ from tools.figures import Age, Figure, age, figures, measured_at
 
 PAGE = """# Measured
 
-Measured at abc1234 with weights `tiny_pages` by `python bench/one.py`:
+Measured at abc1234 with weights `tiny_skills` by `python bench/one.py`:
 
 | seed | success |
 |---|---|
@@ -31,8 +31,8 @@ Measured at abc1234 with weights `tiny_pages` by `python bench/one.py`:
 def test_a_figure_names_its_commit_its_weights_and_its_script() -> None:
     page = PAGE.replace("1234567 tokens", "1,234,567 tokens")
     assert list(figures("docs/measured.md", page)) == [
-        Figure("docs/measured.md", 3, "abc1234", "tiny_pages", ("bench/one.py",)),
-        Figure("docs/measured.md", 8, "def5678", "tiny_pages", ()),
+        Figure("docs/measured.md", 3, "abc1234", "tiny_skills", ("bench/one.py",)),
+        Figure("docs/measured.md", 8, "def5678", "tiny_skills", ()),
         Figure("docs/measured.md", 14, None, "tiny", ("bench/two.py",)),
     ]
 
@@ -40,19 +40,28 @@ def test_a_figure_names_its_commit_its_weights_and_its_script() -> None:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     git(tmp_path, "init", "-q")
-    commit(tmp_path, {"bench/one.py": "1", weights("tiny"): "a", weights("tiny_pages"): "a"})
+    commit(tmp_path, {"bench/one.py": "1", weights("tiny"): "a", weights("tiny_skills"): "a"})
     return tmp_path
 
 
 def test_a_figure_is_out_of_date_when_its_weights_were_changed(repository: Path) -> None:
     first = git(repository, "rev-parse", "--short=7", "HEAD")
     of_tiny = Figure("page.md", 1, first, "tiny", ("bench/one.py",))
-    of_pages = Figure("page.md", 1, first, "tiny_pages", ())
+    of_skills = Figure("page.md", 1, first, "tiny_skills", ())
     assert age(of_tiny, repository) == Age(0, False, ())
-    commit(repository, {"bench/one.py": "2", weights("tiny_pages"): "b"})
+    commit(repository, {"bench/one.py": "2", weights("tiny_skills"): "b"})
     assert age(of_tiny, repository) == Age(1, False, ("bench/one.py",))
-    assert age(of_pages, repository) == Age(1, True, ())
-    assert [age(figure, repository).is_outdated for figure in (of_tiny, of_pages)] == [False, True]
+    assert age(of_skills, repository) == Age(1, True, ())
+    assert [age(figure, repository).is_outdated for figure in (of_tiny, of_skills)] == [False, True]
+
+
+def test_weights_may_have_had_another_name(repository: Path) -> None:
+    commit(repository, {weights("tiny_skills"): "c"})
+    of_tiny = Figure("page.md", 1, git(repository, "rev-parse", "--short=7", "HEAD"), "tiny", ())
+    commit(repository, {weights("tiny"): "c"})
+    assert not age(of_tiny, repository).weights_changed
+    commit(repository, {weights("tiny"): "d"})
+    assert age(of_tiny, repository).weights_changed
 
 
 def test_a_commit_that_is_not_there_is_out_of_date(repository: Path) -> None:

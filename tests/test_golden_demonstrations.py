@@ -23,7 +23,7 @@ from clawrl_gym.envs.toolcall.generated import make_task as call_task
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES as SHOP_FAMILIES
 from clawrl_gym.envs.toolcall.shop.generated import shop_tasks
 from tools.tiny_policy.conversations import Source, render
-from tools.tiny_policy.phases import heldout_answers, page_phases, phases
+from tools.tiny_policy.phases import heldout_answers, phases
 from tools.tiny_policy.tokenizer import untrained
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden_demonstrations.json"
@@ -31,7 +31,7 @@ PER_PHASE = 80
 RENDERED = 15
 NUMBERS = (0, 1, 123, 999)
 
-PHASES = {phase.name: phase for phase in (*phases(), *page_phases())}
+PHASES = {phase.name: phase for phase in phases()}
 
 
 def _ids(families: Iterable[str], prefix: str = "") -> list[str]:

@@ -65,16 +65,15 @@ def test_each_environment_has_what_it_would_have_alone() -> None:
 @pytest.mark.parametrize(
     ("overrides", "model", "max_tokens"),
     [
-        (["env=[terminal,toolcall,gui,conversation]"], "tiny_pages", 128),
-        (["env=[terminal,gui]", "policy.model=tiny_pages"], "tiny_pages", 128),
-        (["env=[terminal,gui]", "policy.model=tiny"], "tiny", 128),
-        (["env=[terminal,gui]", "policy.sampling.max_tokens=50"], "tiny_pages", 50),
+        (["env=[terminal,toolcall,gui,conversation]"], "tiny", 128),
+        (["env=[terminal,gui]", "policy.model=runs/one"], "runs/one", 128),
+        (["env=[terminal,gui]", "policy.sampling.max_tokens=50"], "tiny", 50),
         (["env=[terminal,toolcall]"], "tiny", 96),
         (["env=[terminal_plain,toolcall]"], "tiny", 96),
         (["env=[terminal,gui]", "policy=qwen3_0_6b"], "Qwen/Qwen3-0.6B", 1024),
     ],
 )
-def test_the_model_of_a_mixture_reads_pages_where_there_are_pages(
+def test_the_policy_of_a_mixture_writes_as_long_as_its_longest_environment_allows(
     overrides: list[str], model: str, max_tokens: int
 ) -> None:
     policy = configured(*overrides).policy

@@ -124,14 +124,14 @@ def test_serving_that_is_resumed_keeps_its_configuration(tmp_path: Path) -> None
     folder = RunFolder(tmp_path / "serve")
     folder.write(
         cg.load_config(
-            [f"run.dir={folder.path}", "policy.model=tiny_pages", "judge=none", "gateway.port=18"],
+            [f"run.dir={folder.path}", "policy.model=tiny_skills", "judge=none", "gateway.port=18"],
             "serve",
         )
     )
     resumed = cg.load_config([f"resume={folder.path}"], "serve")
     assert (resumed.run.dir, resumed.resume) == (str(folder.path), str(folder.path))
     assert (resumed.policy.model, resumed.judge.type, resumed.gateway.port) == (
-        "tiny_pages", "none", 18,
+        "tiny_skills", "none", 18,
     )  # fmt: skip
     changed = cg.load_config([f"resume={folder.path}", "gateway.port=19"], "serve")
     assert changed.gateway.port == 19

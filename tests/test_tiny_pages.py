@@ -103,34 +103,14 @@ def _reward(env: GuiEnv, task: object, *, slipped: bool) -> float:
     return total
 
 
-def test_the_shipped_policy_for_pages_starts_imperfect_and_capable() -> None:
-    facts = json.loads((shipped_dir("tiny_pages") / "recipe.json").read_text())
+def test_the_shipped_policy_starts_imperfect_and_capable_on_pages() -> None:
+    facts = json.loads((shipped_dir() / "recipe.json").read_text())
     greedy, sampled = facts["heldout_pages_greedy"], facts["heldout_pages_temperature_1"]
     assert 0.5 <= greedy["all"] <= 0.8
     slipping = [f"page-{family}" for family in page_slips.SLIPS]
     assert sum(greedy[name] for name in slipping) / len(slipping) <= 0.5
     assert sum(sampled[name] for name in slipping) / len(slipping) >= 0.1
-    assert facts["phases"].keys() == {phase.name for phase in page_phases()}
-
-
-def test_the_shipped_policy_for_pages_knows_what_the_other_one_knows() -> None:
-    of_all, of_pages = (
-        json.loads((shipped_dir(name) / "recipe.json").read_text())
-        for name in ("tiny", "tiny_pages")
-    )
-    for kind in ("exact_match", "answers", "tools", "repositories"):
-        name = f"heldout_{kind}_greedy"
-        assert of_pages[name]["all"] >= of_all[name]["all"] - 0.1, kind
-    for persona, means in of_all["heldout_conversations_greedy"].items():
-        talks = of_pages["heldout_conversations_greedy"][persona]
-        assert talks["correct"] >= means["correct"] - 0.1, persona
-
-
-def test_both_shipped_policies_share_a_tokenizer() -> None:
-    for name in ("tokenizer.json", "chat_template.jinja", "config.json"):
-        assert (shipped_dir() / name).read_bytes() == (
-            shipped_dir("tiny_pages") / name
-        ).read_bytes()
+    assert facts["phases"].keys() >= {phase.name for phase in page_phases()}
 
 
 def test_unclosed_and_unknown_tags_do_not_break_a_page() -> None:

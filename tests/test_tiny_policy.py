@@ -94,7 +94,7 @@ def test_the_shipped_folder_is_small_and_loads_offline() -> None:
 
 def test_the_shipped_policy_starts_imperfect_and_capable() -> None:
     facts = json.loads((shipped_dir() / "recipe.json").read_text())
-    assert 0.2 <= facts["heldout_exact_match_greedy"]["all"] <= 0.5
+    assert 0.2 <= facts["heldout_exact_match_greedy"]["all"] <= 0.6
     assert min(facts["heldout_exact_match_temperature_1"].values()) > 0.0
     for persona, means in facts["heldout_conversations_greedy"].items():
         assert means["correct"] >= (0.4 if persona == "teacher" else 0.9)  # sums, not verdicts

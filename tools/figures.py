@@ -3,9 +3,9 @@
 A figure names the commit that it was measured at, seven letters beside it or in the sentence above
 its table, and there its weights, `tiny` where it names none. One that names a script alone counts
 from the commit that wrote its line, which may be later than its measurement. A commit of another
-repository is written NAME@COMMIT. A figure is out of date when its weights were changed since, and
-nobody can tell when this repository has no such commit; both end with status 1. That its script was
-changed since is told: it may matter or not.
+repository is written NAME@COMMIT. A figure is out of date when today's weights were not shipped
+then, under whatever name, and nobody can tell when this repository has no such commit; both end
+with status 1. That its script was changed since is told: it may matter or not.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from clawrl_gym.policy.shipped import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/*.md")
+_MODELS = "clawrl_gym/policy"
+_WEIGHTS_FILE = "model.safetensors"
 _COMMIT = re.compile(r"(?<![@\w/.-])(?=[0-9a-f]*[0-9])[0-9a-f]{7}(?![\w-])")
 _WEIGHTS = re.compile(r"weights (?:of )?`(\w+)`")
 _SCRIPT = re.compile(r"\bbench(?:/|\.)(\w+)(?:\.py)?\b")
@@ -98,9 +100,12 @@ def age(figure: Figure, repository: Path) -> Age:
         since = _git(repository, "rev-list", "--count", f"{commit}..HEAD", "--", *paths)
         return int(since)
 
-    weights = f"clawrl_gym/policy/{SHIPPED[figure.weights]}/model.safetensors"
+    today = _git(
+        repository, "rev-parse", f"HEAD:{_MODELS}/{SHIPPED[figure.weights]}/{_WEIGHTS_FILE}"
+    )
+    shipped_then = _git(repository, "ls-tree", "-r", commit, "--", _MODELS)
     changed = tuple(path for path in figure.scripts if commits(path))
-    return Age(commits(), commits(weights) > 0, changed)
+    return Age(commits(), today not in shipped_then, changed)
 
 
 def _git(repository: Path, *arguments: str) -> str:

@@ -2,7 +2,7 @@
 
 What `env=NAME` alone would choose for an environment (its keys, its agent, its judge, its
 curriculum, the time and number of its episodes) is its own in a mixture, too. All else is the
-run's, the model too, see `_shared_policy`; a judge or a curriculum that the command line names is
+run's, the model too; a judge or a curriculum that the command line names is
 everyone's.
 """
 
@@ -25,9 +25,6 @@ _OF_ROLLOUT = ("episode_timeout_s", "envs_per_worker")
 """And of these what it says of its episodes."""
 _OF_ONE = ("env", "agent")
 """Parts that each environment of a mixture has for itself."""
-KNOWS_ALL = "tiny_pages"
-"""The shipped model that knows what the others of a mixture know, too: one environment that would
-choose it alone chooses it for all."""
 
 
 def listed_envs(overrides: Sequence[str], command: str) -> tuple[list[str] | None, list[str]]:
@@ -101,13 +98,11 @@ def with_mixture(
 
 
 def _shared_policy(policy: object, policies: Sequence[object]) -> object:
-    """One model for all; a reply may be as long as the longest that one of them allows."""
+    """The run's; a reply may be as long as the longest that one of them allows."""
     if not isinstance(policy, Mapping):
         return policy
     own = [each for each in policies if isinstance(each, Mapping)]
     shared = dict(policy)
-    if any(each.get("model") == KNOWS_ALL for each in own):
-        shared["model"] = KNOWS_ALL
     longest = max(map(_max_tokens, own), default=0)
     if longest > _max_tokens(policy):
         shared["sampling"] = {**policy.get("sampling", {}), "max_tokens": longest}

@@ -35,7 +35,7 @@ class PolicyConfig(Part):
     """The model and the vLLM that serves it."""
 
     model: str = "tiny"
-    """`tiny`, or `tiny_pages`, which reads web pages too, both shipped; a folder, a run (runs/NAME
+    """`tiny`, or `tiny_skills`, both shipped; a folder, a run (runs/NAME
     is its newest checkpoint, runs/NAME/checkpoints/000050 one of them), or a Hugging Face id."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
     max_model_len: int = Field(2048, ge=128)

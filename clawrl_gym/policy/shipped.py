@@ -7,11 +7,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 SHIPPED: Mapping[str, str] = MappingProxyType(
-    {"tiny": "tiny_model", "tiny_pages": "tiny_pages_model", "tiny_skills": "tiny_skills_model"}
+    {"tiny": "tiny_model", "tiny_skills": "tiny_skills_model"}
 )
 """Folders of the models that come with the package, by what `policy.model` calls them: Qwen3 of
-under a million parameters, made by the recipe in `tools/tiny_policy`; `tiny_pages` reads pages,
-too, `tiny_skills` is for what single skills of the terminal compose to."""
+under a million parameters, made by the recipes in `tools/tiny_policy`: `tiny` for all environments,
+`tiny_skills` for what single skills of the terminal compose to."""
 
 
 def shipped_dir(name: str = "tiny") -> Path:

@@ -2,10 +2,9 @@
 
 `python -m tools.tiny_policy` makes it again; transformers and vLLM load the folder offline.
 It works in a shell, solves small sums for the conversation environment's users, reads and writes
-files, calls tools, and mends a line of a repository. Its chat template is a digest: long system
-messages, tool schemas and what OpenClaw adds to messages are cut to what it can read. Other models
-bring their own template.
+files, calls tools, mends a line of a repository, and works on web pages. Its chat template is a
+digest: long system messages, tool schemas and what OpenClaw adds to messages are cut to what it can
+read. Other models bring their own template.
 
-`tiny_pages` went on from it to web pages and all of it together (`--policy tiny_pages`),
-`tiny_skills` begins anew with single skills of the terminal.
+`--policy tiny_skills` makes the other one, of single skills of the terminal.
 """

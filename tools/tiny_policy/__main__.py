@@ -11,9 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from clawrl_gym.policy.shipped import shipped_dir
-from tools.tiny_policy.recipe import Measured, Recipe, make, pages_recipe, save, skills_recipe
+from tools.tiny_policy.recipe import Measured, Recipe, make, save, skills_recipe
 
-RECIPES = {"tiny": Recipe, "tiny_pages": pages_recipe, "tiny_skills": skills_recipe}
+RECIPES = {"tiny": Recipe, "tiny_skills": skills_recipe}
 
 
 def main() -> None:
@@ -54,9 +54,7 @@ def _arguments() -> tuple[Recipe, Path]:
     parser = argparse.ArgumentParser(prog="python -m tools.tiny_policy", description=__doc__)
     parser.add_argument("--seed", type=int, default=default.seed)
     parser.add_argument("--threads", type=int, default=default.threads, help="torch threads")
-    parser.add_argument(
-        "--policy", choices=RECIPES, default="tiny", help="tiny_pages goes on from tiny"
-    )
+    parser.add_argument("--policy", choices=RECIPES, default="tiny")
     parser.add_argument("--out", type=Path, help="folder to write; the shipped one unless given")
     arguments = parser.parse_args()
     recipe = RECIPES[arguments.policy]()

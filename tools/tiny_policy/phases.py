@@ -1,8 +1,8 @@
 """What the tiny policy is trained on, phase by phase, and in which shares.
 
 Skill first, until copying is sharp; then bad habits over it, practice, and habits again. Tools and
-repositories came later, and pages after them, in weights of their own: their phases go on from what
-the earlier ones made, with rehearsal. Reading pages takes so much of it that conversations are
+repositories came later, and pages after them: their phases go on from what the earlier ones made,
+with rehearsal. Reading pages takes so much of it that conversations are
 forgotten; at the end all is practised together, which brings them back.
 """
 
@@ -127,7 +127,7 @@ def heldout_answers() -> Mixture:
 
 def phases() -> tuple[Phase, ...]:
     """All phases of `tiny`, from the first weights on."""
-    return (*first_phases(), *more_phases())
+    return (*first_phases(), *more_phases(), *page_phases())
 
 
 def first_phases() -> tuple[Phase, ...]:
@@ -158,7 +158,7 @@ def more_phases() -> tuple[Phase, ...]:
 
 
 def page_phases() -> tuple[Phase, ...]:
-    """Of `tiny_pages`, over the weights of `tiny`.
+    """Pages, and all together, over weights that know tools.
 
     Many small batches: looking up comes suddenly, after hundreds of steps.
     """

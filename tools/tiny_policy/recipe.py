@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.policy.shipped import shipped_dir
 from tools.tiny_policy.conversations import Source, texts_of
 from tools.tiny_policy.episodes import hold_conversations
 from tools.tiny_policy.evaluation import exact_match
@@ -24,7 +23,6 @@ from tools.tiny_policy.phases import (
     Phase,
     everything,
     heldout_answers,
-    page_phases,
     phases,
     skill_phases,
 )
@@ -73,8 +71,6 @@ class Recipe:
     """How the demonstrations were made."""
     is_measured: bool = True
     """On all that is held out, when it is made."""
-    start: Path | None = None
-    """Folder of the weights and the tokenizer to go on from; None makes both."""
     seed: int = 0
     """Added to every phase's own; also that of the first weights."""
     tokenizer_conversations: int = 6000
@@ -145,11 +141,6 @@ def make(
     return TrainedPolicy(model, tokenizer, losses, greedy, sampled)
 
 
-def pages_recipe() -> Recipe:
-    """What makes `tiny_pages` of `tiny`."""
-    return Recipe(phases=page_phases(), start=shipped_dir())
-
-
 def skills_recipe() -> Recipe:
     """What makes `tiny_skills`, from the first weights on."""
     return Recipe(
@@ -165,11 +156,6 @@ def skills_recipe() -> Recipe:
 
 def _begin(recipe: Recipe) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Model and tokenizer before the first phase."""
-    if recipe.start is not None:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
-        model = AutoModelForCausalLM.from_pretrained(recipe.start, dtype="float32")
-        return model.train(), AutoTokenizer.from_pretrained(recipe.start)
     conversations = recipe.words.conversations(recipe.seed + 1)
     tokenizer = train_tokenizer(
         texts_of(itertools.islice(conversations, recipe.tokenizer_conversations))
