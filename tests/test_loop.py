@@ -375,6 +375,16 @@ async def test_weights_of_an_earlier_version_come_back_as_the_next_one(tmp_path:
         assert {0, 3, 4} <= set(serving.loop.kept_versions())
 
 
+async def test_the_way_back_waits_for_one_update_at_most(tmp_path: Path) -> None:
+    async with Serving(tmp_path, FakeLearner([])) as serving:
+        await serving.update()
+        for _ in range(50):
+            serving.batches.put_nowait(Batch(0, 1, [sample()], 1))
+        assert await serving.loop.return_to(1) <= 4
+        while (await serving.updates.get()).version < 52:
+            pass
+
+
 async def test_what_a_run_began_with_comes_back(tmp_path: Path) -> None:
     async with Serving(tmp_path, FakeLearner([])) as serving:
         await serving.update()

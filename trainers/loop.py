@@ -195,7 +195,12 @@ class TrainLoop:
         return await wish.served_as
 
     async def _batch_or_return(self, version: int) -> Batch | _Return:
-        """Whichever comes first; a batch that was not whole yet waits on in its queue."""
+        """Whichever comes first; a batch that was not whole yet waits on in its queue.
+
+        Who wants to go back waits for one update at most, however many batches there are.
+        """
+        if not self._returns.empty():
+            return self._returns.get_nowait()
         batching = asyncio.ensure_future(self._next_batch(version, version))
         returning = asyncio.ensure_future(self._returns.get())
         try:
