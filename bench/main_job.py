@@ -1,7 +1,7 @@
 """The main job over several seeds: what it reached, how long it took, what it used.
 
-    python bench/main_job.py [--seeds 0 1 2] [--out runs/bench] [KEY=VALUE ...]
-    python bench/main_job.py --out runs/conversation env=conversation
+    python bench/main_job.py [KEY=VALUE ...] [--out runs/bench] [--seeds 0 1 2]
+    python bench/main_job.py env=conversation --out runs/conversation
 
 Runs `python -m clawrl_gym.train` once a seed (or reads a run that is there already) and prints a
 Markdown table.

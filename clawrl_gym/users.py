@@ -20,7 +20,10 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.interrupt import exit_code_of_short
-from clawrl_gym.store.users import User, Users
+from clawrl_gym.store.users import USERS_FILE, User, Users
+
+_OF_SERVING = ("config.yaml", USERS_FILE)
+"""What tells that somebody serves in a folder, or will."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -111,6 +114,12 @@ def _checked(folder: Path, may_be_new: bool = False) -> Path:
         raise ConfigError(
             f"got {str(folder)!r}, which is no folder, expected the one that is served in: give "
             "--dir PATH, serve's run.dir"
+        )
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if names.isdisjoint(_OF_SERVING) and (names or not may_be_new):
+        raise ConfigError(
+            f"got {str(folder)!r}, in which nobody serves, expected the folder that is served in: "
+            "give --dir PATH, serve's run.dir"
         )
     return folder
 

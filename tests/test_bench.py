@@ -102,7 +102,7 @@ def test_the_baseline_is_measured_once_for_all_recipes_and_seeds(whole: tuple[Be
     assert runs.starts("baseline-tiny") == ["begun"]
     assert runs.starts("personal_hybrid/seed1-measured") == ["begun"]
     assert "gained +0.80 (+0.72 to +0.89) on conversation personalization" in printed
-    assert "lost -0.20 (-0.34 to -0.06) on terminal success" in printed
+    assert "lost 0.20 (0.06 to 0.34) on terminal success" in printed
     assert "is not distinguishable from before on conversation correct" in printed
     assert "Budgets are equal: 48 training episodes a run." in printed
     assert (runs.dir / "bench_matrix.svg").read_text().count('class="own"') == 4

@@ -129,7 +129,7 @@ def test_the_sentences_say_what_is_clear_and_what_is_not() -> None:
         "good gained +0.50 (+0.33 to +0.67) on terminal success and is not distinguishable from "
         "before on toolcall success."
     )
-    assert loss.startswith("bad lost -0.40 (")
+    assert loss.startswith("bad lost 0.40 (")
     assert "not distinguishable from before on terminal success" in loss
     assert against.startswith("bad, less good: -0.5")
     assert against.endswith("on toolcall success.")

@@ -141,6 +141,7 @@ def run(folder: Path, *arguments: str) -> int:
 
 
 def test_the_list_of_nobody_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.yaml").touch()
     assert run(tmp_path, "list") == 0
     assert capsys.readouterr() == (
         "",
@@ -183,6 +184,16 @@ def test_the_command_refuses_in_a_line(
     assert error.startswith("error: ")
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", ["list", "add anna", "remove anna"])
+def test_a_folder_of_other_things_gets_no_users(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    (tmp_path / "letter.txt").touch()
+    assert run(tmp_path, *words.split()) == 2
+    assert "in which nobody serves" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "nan", "inf", "week"])

@@ -171,10 +171,17 @@ def _change_sentence(cells: Sequence[Cell]) -> str:
     if up:
         parts.append(f"gained {_list(f'{words(c.change)} on {c.measure}' for c in up)}")
     if down:
-        parts.append(f"lost {_list(f'{words(c.change)} on {c.measure}' for c in down)}")
+        parts.append(f"lost {_list(_loss(c) for c in down)}")
     if level:
         parts.append(f"is {OPEN} from before on {_list(level)}")
     return f"{cells[0].recipe.name} {_list(parts)}."
+
+
+def _loss(cell: Cell) -> str:
+    """`0.20 (0.06 to 0.34) on terminal success`."""
+    change = cell.change
+    assert change is not None
+    return f"{-change.mean:.2f} ({-change.high:.2f} to {-change.low:.2f}) on {cell.measure}"
 
 
 def _against_sentence(cells: Sequence[Cell], results: Sequence[RecipeResult]) -> str:
