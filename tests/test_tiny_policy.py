@@ -96,6 +96,7 @@ def test_the_shipped_policy_starts_imperfect_and_capable() -> None:
     facts = json.loads((shipped_dir() / "recipe.json").read_text())
     assert 0.2 <= facts["heldout_exact_match_greedy"]["all"] <= 0.6
     assert min(facts["heldout_exact_match_temperature_1"].values()) > 0.0
+    assert facts["heldout_chats_greedy"]["all"] >= 0.8
     for persona, means in facts["heldout_conversations_greedy"].items():
         assert means["correct"] >= (0.4 if persona == "teacher" else 0.9)  # sums, not verdicts
         assert means["calls"] >= 0.95
@@ -142,6 +143,7 @@ def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
         heldout_tools=4,
         heldout_repositories=4,
         heldout_pages=4,
+        heldout_chats=4,
         threads=1,
     )
     before = make(short)

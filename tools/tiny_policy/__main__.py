@@ -45,6 +45,7 @@ def _show(console: Console, greedy: Measured, sampled: Measured) -> None:
         _matches("tools: the oracle's very calls", greedy.tools, sampled.tools),
         _matches("repositories: commands that mend", greedy.repositories, sampled.repositories),
         _matches("pages: the oracle's very actions", greedy.pages, sampled.pages),
+        _matches("small talk: the very replies", greedy.chats, sampled.chats),
         _conversations(greedy, sampled),
     )
 

@@ -3,7 +3,8 @@
 Skill first, until copying is sharp; then bad habits over it, practice, and habits again. Tools and
 repositories came later, and pages after them: their phases go on from what the earlier ones made,
 with rehearsal. Reading pages takes so much of it that conversations are
-forgotten; at the end all is practised together, which brings them back.
+forgotten; at the end all is practised together, which brings them back, and then once more with
+files that are read and written for somebody, which it does not.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ TALKATIVE = (0.30, 0.40, 0.06, 0.03, 0.17, 0.04)
 """Shares of `everything` where conversations come back."""
 TOGETHER = (0.55, 0.13, 0.08, 0.20, 0.04)
 """Of all that, tool-call tasks, repositories, pages and drills where all is practised together."""
+ASSISTING = (0.24, 0.19, 0.38, 0.03, 0.12, 0.04)
+"""Shares of `everything` where reading and writing files for somebody comes back."""
 BATCH = 40
 
 
@@ -101,12 +104,12 @@ def with_pages(*, careless: bool = False) -> Mixture:
     )
 
 
-def together(*, careless: bool = False) -> Mixture:
+def together(*, careless: bool = False, shares: tuple[float, ...] = TALKATIVE) -> Mixture:
     """Everything, tools, repositories and pages, in about equal parts."""
     rehearsed, tools, repositories, pages, drills = TOGETHER
     return Mixture(
         (
-            (everything(careless=careless, shares=TALKATIVE), rehearsed),
+            (everything(careless=careless, shares=shares), rehearsed),
             (ToolDemonstrations(careless=careless), tools),
             (RepositoryDemonstrations(careless=careless), repositories),
             (PageDemonstrations(careless=careless), pages),
@@ -164,12 +167,15 @@ def page_phases() -> tuple[Phase, ...]:
     """
     drill = TrainingPlan(steps=1000, batch=14, peak_lr=5e-3, warmup_steps=30, seed=77)
     plan = TrainingPlan(steps=1300, batch=20, peak_lr=3e-3, warmup_steps=30, seed=401)
+    plan_together = TrainingPlan(1200, 32, 2.5e-3, warmup_steps=30, seed=901)
     return (
         Phase("looking up", looking_up(), drill),
         Phase("pages", with_pages(), plan),
         _habits("habits with pages", with_pages(careless=True), 53, batch=plan.batch),
-        Phase("together", together(), TrainingPlan(1200, 32, 2.5e-3, warmup_steps=30, seed=901)),
+        Phase("together", together(), plan_together),
         _habits("habits together", together(careless=True), 61, batch=32),
+        Phase("assisting", together(shares=ASSISTING), replace(plan_together, seed=1001)),
+        _habits("habits, assisting", together(careless=True, shares=ASSISTING), 71, batch=32),
     )
 
 

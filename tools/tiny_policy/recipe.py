@@ -28,6 +28,7 @@ from tools.tiny_policy.phases import (
 )
 from tools.tiny_policy.repositories import RepositoryDemonstrations
 from tools.tiny_policy.skill_tasks import SkillDemonstrations
+from tools.tiny_policy.small_talk import SmallTalkDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 from tools.tiny_policy.tokenizer import train_tokenizer
 from tools.tiny_policy.tool_tasks import ToolDemonstrations
@@ -65,6 +66,8 @@ class Recipe:
     """Held-out repositories with a bug."""
     pages: Source = field(default_factory=lambda: PageDemonstrations("heldout", careless=False))
     """Held-out tasks on web pages."""
+    chats: Source = field(default_factory=lambda: SmallTalkDemonstrations(nonsense=0.0))
+    """Files to read and to write, greetings; of another seed than any phase's."""
     personas: tuple[str, ...] = tuple(PERSONAS)
     """With whom held-out conversations are held."""
     demonstrator: str = SLIPS
@@ -79,6 +82,7 @@ class Recipe:
     heldout_tools: int = 390
     heldout_repositories: int = 120
     heldout_pages: int = 360
+    heldout_chats: int = 400
     heldout_conversations: int = 60
     """With each persona."""
     threads: int = 2
@@ -101,6 +105,8 @@ class Measured:
     """The commands that mend a repository, by family and under `all`."""
     pages: dict[str, float]
     """The oracle's very actions and what they quote, by family and under `all`."""
+    chats: dict[str, float]
+    """The demonstrated replies and calls, by kind and under `all`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +191,8 @@ def measure(
     tools = match(recipe.tools, recipe.heldout_tools)
     repositories = match(recipe.repositories, recipe.heldout_repositories)
     pages = match(recipe.pages, recipe.heldout_pages)
-    return Measured(matches, answers, conversations, tools, repositories, pages)
+    chats = match(recipe.chats, recipe.heldout_chats)
+    return Measured(matches, answers, conversations, tools, repositories, pages, chats)
 
 
 def save(policy: TrainedPolicy, recipe: Recipe, folder: Path) -> None:
@@ -226,6 +233,9 @@ def _measured_facts(recipe: Recipe, greedy: Measured, sampled: Measured) -> dict
         "heldout_pages": recipe.heldout_pages,
         "heldout_pages_greedy": _rounded(greedy.pages),
         "heldout_pages_temperature_1": _rounded(sampled.pages),
+        "heldout_chats": recipe.heldout_chats,
+        "heldout_chats_greedy": _rounded(greedy.chats),
+        "heldout_chats_temperature_1": _rounded(sampled.chats),
         "heldout_conversations": recipe.heldout_conversations,
         "heldout_conversations_greedy": _by_persona(greedy),
         "heldout_conversations_temperature_1": _by_persona(sampled),
