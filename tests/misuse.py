@@ -153,7 +153,7 @@ TABLE = (
     Misuse("train", "run.dir={place}/run", r"holds a run already; go on with it: resume="),
     Misuse("serve", "run.dir={place}/a_file/run", r"a_file is a file; choose another one: run.dir"),
     Misuse("train", "resume={place}/nothing", r"holds no run \(.*no such folder\); expected the"),
-    Misuse("train", "resume={place}/run", r"no run.db: the run ended before"),
+    Misuse("train", "resume={place}/run", r"has checkpoints and no run.db; restore"),
     Misuse("serve", "resume={place}/nothing", r"holds no run \(.*no such folder\); expected the"),
     Misuse("train", "logger=wandb", r"needs the package wandb, which is not installed"),
     # the command line
@@ -179,7 +179,7 @@ def places(folder: Path) -> Iterator[dict[str, str]]:
     """What the table's placeholders stand for: broken models, half a run, a port that is taken."""
     (folder / "empty").mkdir(parents=True)
     (folder / "a_file").write_text("no folder")
-    (folder / "run").mkdir()
+    (folder / "run" / "checkpoints" / "000003").mkdir(parents=True)
     (folder / "run" / "config.yaml").write_text("{}\n")
     _broken_models(folder)
     with socket.create_server(("127.0.0.1", 0)) as server:

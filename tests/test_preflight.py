@@ -164,10 +164,12 @@ async def test_a_folder_is_free_again_when_its_store_is_closed(tmp_path: Path) -
     assert preflight_serving(config).folder.path == tmp_path
 
 
-def test_a_resumed_run_needs_its_newest_checkpoint(tmp_path: Path) -> None:
+def test_a_run_that_ended_before_its_database_begins_when_resumed(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.write(cg.RunConfig())
-    with pytest.raises(cg.ConfigError, match=r"no run\.db: the run ended before"):
+    folder.check_resumable()
+    (folder.checkpoints / "000003").mkdir(parents=True)
+    with pytest.raises(cg.ConfigError, match=r"has checkpoints and no run\.db; restore that"):
         folder.check_resumable()
 
 

@@ -22,7 +22,7 @@ from clawrl_gym.core.folder_lock import holder_of, in_use
 from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.evaluation.record import unfinished
 from clawrl_gym.evaluation.settings import Settings
-from clawrl_gym.policy.checkpoints import CHECKPOINTS
+from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.store import StoreReader
 from clawrl_gym.store.schema import DATABASE_FILE
 
@@ -96,13 +96,16 @@ class RunFolder:
         self.require_space()
 
     def check_resumable(self) -> None:
-        """Raises ConfigError when there is no whole run here to go on with."""
-        if not (self.path / DATABASE_FILE).exists():
-            raise ConfigError(
-                f"{self.path} has a config.yaml and no {DATABASE_FILE}: the run ended before its "
-                "first episode, so there is nothing to go on with; start it again in a new folder"
-            )
+        """Raises ConfigError when a run cannot go on here; one that ended before it had a database
+        begins."""
         self.check_usable()
+        if not (self.path / DATABASE_FILE).exists():
+            if list_checkpoints(self.checkpoints):
+                raise ConfigError(
+                    f"cannot go on with {self.path}: it has checkpoints and no {DATABASE_FILE}; "
+                    f"restore that, or begin a new run with the weights: policy.model={self.path}"
+                )
+            return
         try:
             reader = StoreReader(self.path)
             checkpoints = [row.checkpoint for row in reader.updates() if row.checkpoint]
