@@ -16,9 +16,11 @@ from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.provenance import describe_start
 from clawrl_gym.evaluation.figures import EvaluationResult, TaskResult, data_of, read_result
 from clawrl_gym.evaluation.page import (
+    NARROW,
     PAGE_FILE,
     TEMPLATES,
     TRANSCRIPTS,
+    WIDE,
     cost_words,
     outcome_of,
     page_name,
@@ -98,6 +100,7 @@ def compare_evaluations(folders: Sequence[Path], out: Path | None = None) -> Eva
 def render_comparison(comparison: EvaluationComparison) -> str:
     """The page."""
     results, names = comparison.results, comparison.names
+    curves = [(names[one.folder], colour(index), one) for index, one in enumerate(results)]
     return pages.render(
         "comparison.html.j2",
         TEMPLATES,
@@ -107,11 +110,7 @@ def render_comparison(comparison: EvaluationComparison) -> str:
         names=names,
         success=success_chart(comparison),
         differences=difference_chart(comparison),
-        passes=pass_chart(
-            [(names[one.folder], colour(index), one) for index, one in enumerate(results)],
-            1040,
-            300,
-        ),
+        passes=[pass_chart(curves, *size) for size in (WIDE, NARROW)],
         ks=sorted(set.intersection(*(set(one.passes()) for one in results))),
         families=family_rows(results),
         settings=setting_differences(results),

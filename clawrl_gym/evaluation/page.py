@@ -29,6 +29,8 @@ PAGE_FILE = "evaluation.html"
 TRANSCRIPTS = "transcripts"
 """Folder of a page a task."""
 TEMPLATES = Path(__file__).resolve().parent
+WIDE, NARROW = (1040, 300), (400, 260)
+"""Sizes of a chart, for a screen and for a phone."""
 _LONGEST_SLUG = 60
 
 
@@ -62,7 +64,7 @@ def render_page(result: EvaluationResult) -> str:
         start=result.settings.starts[-1],
         facts=facts_of(result),
         passes=result.passes(),
-        chart=pass_chart([("", "heldout", result)], 1040, 300),
+        charts=[pass_chart([("", "heldout", result)], *size) for size in (WIDE, NARROW)],
         families={name: success_of(tasks) for name, tasks in result.families().items()},
         scores=result.scores(),
         tasks=sorted(result.tasks, key=_rank),
