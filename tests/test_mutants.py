@@ -2,7 +2,9 @@
 
 import ast
 
-from tools.mutants import Mutant, mutants_of, sample
+import pytest
+
+from tools.mutants import Mutant, mutants_of, read, sample
 
 SOURCE = '''"""Words."""
 from typing import TYPE_CHECKING
@@ -71,3 +73,15 @@ def test_a_mutants_package_is_its_room():
     assert package("clawrl_gym/store/turns.py") == "clawrl_gym/store"
     assert package("clawrl_gym/train.py") == "clawrl_gym"
     assert package("envs/gui/env.py") == "envs"
+
+
+def test_what_follows_cover_is_for_pytest_and_other_commands_refuse_what_they_do_not_know(capsys):
+    options, for_pytest = read(["cover", "-n", "2", "-m", "not vllm", "tests/test_x.py"])
+    assert (options.command, for_pytest) == (
+        "cover",
+        ["-n", "2", "-m", "not vllm", "tests/test_x.py"],
+    )
+    assert read(["run", "--count", "9"])[0].count == 9
+    with pytest.raises(SystemExit):
+        read(["run", "-n", "2"])
+    assert "unknown arguments: -n 2" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """How much of what the code says do the tests hold? A sample of small wrong changes, each tested.
 
-    python -m tools.mutants cover                        # once: which test runs which line
+    python -m tools.mutants cover -n 2                   # once: which test runs which line
     python -m tools.mutants run --count 150 --seed 1     # goes on where it stopped
     python -m tools.mutants show                         # killed by package, and every survivor
 
@@ -501,19 +501,27 @@ def _tracked() -> list[str]:
     return output.splitlines()
 
 
-def main() -> int:
+def read(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The options, and what is for pytest (of `cover` alone)."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("cover").add_argument("arguments", nargs="*", help="for pytest")
+    commands.add_parser("cover", help="what follows is for pytest: -n 2, say")
     trial = commands.add_parser("run")
     trial.add_argument("--count", type=int, default=150)
     trial.add_argument("--jobs", type=int, default=1)
     trial.add_argument("--again", action="store_true", help="try the survivors once more")
     for command in (trial, commands.add_parser("show")):
         command.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    options, for_pytest = parser.parse_known_args(arguments)
+    if for_pytest and options.command != "cover":
+        parser.error(f"unknown arguments: {' '.join(for_pytest)}")
+    return options, for_pytest
+
+
+def main() -> int:
+    options, for_pytest = read(sys.argv[1:])
     if options.command == "cover":
-        return cover(options.arguments)
+        return cover(for_pytest)
     if options.command == "show":
         show(options.seed)
     else:
