@@ -28,13 +28,33 @@ Measured at abc1234 with weights `tiny_skills` by `python bench/one.py`:
 """
 
 
-def test_a_figure_names_its_commit_its_weights_and_its_script() -> None:
+def test_a_figure_names_its_commit_its_weights_and_its_script(tmp_path: Path) -> None:
     page = PAGE.replace("1234567 tokens", "1,234,567 tokens")
-    assert list(figures("docs/measured.md", page)) == [
+    assert list(figures("docs/measured.md", page, tmp_path)) == [
         Figure("docs/measured.md", 3, "abc1234", "tiny_skills", ("bench/one.py",)),
         Figure("docs/measured.md", 8, "def5678", "tiny_skills", ()),
         Figure("docs/measured.md", 14, None, "tiny", ("bench/two.py",)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("script", "weights"),
+    [
+        ("from clawrl_gym.envs.sandbox import Sandboxes", None),
+        ("from clawrl_gym.policy.models import resolve_model", "tiny"),
+        ('command = [sys.executable, "-m", "clawrl_gym.train", "env=gui"]', "tiny"),
+        ('"""python bench/two.py RUN"""', "tiny"),
+    ],
+)
+def test_a_figure_of_a_script_that_runs_no_policy_rests_on_no_weights(
+    tmp_path: Path, script: str, weights: str | None
+) -> None:
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench/two.py").write_text(script)
+    line = "Starts a second, abc1234: `python bench/two.py`"
+    assert [figure.weights for figure in figures("page.md", line, tmp_path)] == [weights]
+    named = f"{line}, weights `tiny_skills`"
+    assert [figure.weights for figure in figures("page.md", named, tmp_path)] == ["tiny_skills"]
 
 
 @pytest.fixture
@@ -53,6 +73,8 @@ def test_a_figure_is_out_of_date_when_its_weights_were_changed(repository: Path)
     assert age(of_tiny, repository) == Age(1, False, ("bench/one.py",))
     assert age(of_skills, repository) == Age(1, True, ())
     assert [age(figure, repository).is_outdated for figure in (of_tiny, of_skills)] == [False, True]
+    of_none = Figure("page.md", 1, first, None, ("bench/one.py",))
+    assert age(of_none, repository) == Age(1, False, ("bench/one.py",))
 
 
 def test_weights_may_have_had_another_name(repository: Path) -> None:

@@ -1,11 +1,12 @@
 """`make figures`: tell which figures in README and docs are older than what they were measured on.
 
 A figure names the commit that it was measured at, seven letters beside it or in the sentence above
-its table, and there its weights, `tiny` where it names none. One that names a script alone counts
-from the commit that wrote its line, which may be later than its measurement. A commit of another
-repository is written NAME@COMMIT. A figure is out of date when today's weights were not shipped
-then, under whatever name, and nobody can tell when this repository has no such commit; both end
-with status 1. That its script was changed since is told: it may matter or not.
+its table, and there its weights, `tiny` where it names none; it rests on no weights when its script
+runs no policy. One that names a script alone counts from the commit that wrote its line, which may
+be later than its measurement. A commit of another repository is written NAME@COMMIT. A figure is
+out of date when today's weights were not shipped then, under whatever name, and nobody can tell
+when this repository has no such commit; both end with status 1. That its script was changed since
+is told: it may matter or not.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ _WEIGHTS_FILE = "model.safetensors"
 _COMMIT = re.compile(r"(?<![@\w/.-])(?=[0-9a-f]*[0-9])[0-9a-f]{7}(?![\w-])")
 _WEIGHTS = re.compile(r"weights (?:of )?`(\w+)`")
 _SCRIPT = re.compile(r"\bbench(?:/|\.)(\w+)(?:\.py)?\b")
+_RUNS_A_POLICY = re.compile(
+    r"\bresolve_model\b|\bload_config\b|\bclawrl_gym\.(train|serve|evaluate|bench)\b|\bRUN\b"
+)
+"""In a script of `bench/`: it serves a model, composes a run, or reads one that is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +45,8 @@ class Figure:
     """From 1."""
     commit: str | None
     """None where it names none."""
-    weights: str
-    """Name of the shipped model."""
+    weights: str | None
+    """Name of the shipped model; None where no policy is run."""
     scripts: tuple[str, ...]
     """Files below `bench/`, as far as named."""
 
@@ -60,7 +65,7 @@ class Age:
         return self.commits is None or self.weights_changed
 
 
-def figures(name: str, text: str) -> Iterator[Figure]:
+def figures(name: str, text: str, repository: Path) -> Iterator[Figure]:
     """Every line of a page that names a commit, and every table or sentence of a script without."""
     lead = ""
     of_lead: list[str] = []
@@ -73,8 +78,17 @@ def figures(name: str, text: str) -> Iterator[Figure]:
         about = f"{lead}\n{line}"
         named = [weights for weights in _WEIGHTS.findall(about) if weights in SHIPPED]
         scripts = tuple(dict.fromkeys(f"bench/{script}.py" for script in _SCRIPT.findall(line)))
+        weights = named[-1] if named else _usual_weights(scripts, repository)
         for commit in commits or ([None] if scripts and not of_lead else []):
-            yield Figure(name, number, commit, named[-1] if named else "tiny", scripts)
+            yield Figure(name, number, commit, weights, scripts)
+
+
+def _usual_weights(scripts: tuple[str, ...], repository: Path) -> str | None:
+    """Of a figure that names none: `tiny`, unless its scripts are all there and run no policy."""
+    files = [repository / script for script in scripts]
+    if not files or not all(file.exists() for file in files):
+        return "tiny"
+    return "tiny" if any(_RUNS_A_POLICY.search(file.read_text()) for file in files) else None
 
 
 def measured_at(figure: Figure, repository: Path) -> str | None:
@@ -100,12 +114,15 @@ def age(figure: Figure, repository: Path) -> Age:
         since = _git(repository, "rev-list", "--count", f"{commit}..HEAD", "--", *paths)
         return int(since)
 
-    today = _git(
-        repository, "rev-parse", f"HEAD:{_MODELS}/{SHIPPED[figure.weights]}/{_WEIGHTS_FILE}"
-    )
-    shipped_then = _git(repository, "ls-tree", "-r", commit, "--", _MODELS)
     changed = tuple(path for path in figure.scripts if commits(path))
-    return Age(commits(), today not in shipped_then, changed)
+    return Age(commits(), _weights_changed(figure.weights, commit, repository), changed)
+
+
+def _weights_changed(weights: str | None, commit: str, repository: Path) -> bool:
+    if weights is None:
+        return False
+    today = _git(repository, "rev-parse", f"HEAD:{_MODELS}/{SHIPPED[weights]}/{_WEIGHTS_FILE}")
+    return today not in _git(repository, "ls-tree", "-r", commit, "--", _MODELS)
 
 
 def _git(repository: Path, *arguments: str) -> str:
@@ -121,7 +138,7 @@ def main() -> int:
     found = [
         figure
         for path in paths
-        for figure in figures(str(path.relative_to(ROOT)), path.read_text())
+        for figure in figures(str(path.relative_to(ROOT)), path.read_text(), ROOT)
     ]
     table = Table(
         Column("figure", no_wrap=True), "commit", "commits ago", "weights", "changed since"
@@ -135,7 +152,7 @@ def main() -> int:
             f"{figure.page}:{figure.line}",
             figure.commit or "names none",
             "no such commit" if since.commits is None else str(since.commits),
-            figure.weights,
+            figure.weights or "",
             ", ".join(changed),
             style="red" if since.is_outdated else None,
         )
