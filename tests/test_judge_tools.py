@@ -36,17 +36,19 @@ def values(results: list[ToolResult], tool: str | None = None) -> list[int | Non
     return asyncio.run(all_of())
 
 
-@pytest.mark.parametrize("name", ["failures_dev", "failures_check"])
+@pytest.mark.parametrize("name", ["failures_dev", "failures_check", "failures_later"])
 def test_written_failures_are_failures_and_never_a_success(name: str) -> None:
     results = of_list(name)
-    assert len(results) >= 200
+    assert len(results) >= 150
     found = values(results)
     assert [r for r, v in zip(results, found, strict=True) if v in (0, 1)] == []
     assert found.count(-1) >= 0.9 * len(found)
 
 
 @pytest.mark.parametrize("other", OTHER_TOOLS)
-@pytest.mark.parametrize("name", ["failures_dev", "failures_check", "failures_terse"])
+@pytest.mark.parametrize(
+    "name", ["failures_dev", "failures_check", "failures_terse", "failures_later"]
+)
 def test_a_failure_is_no_success_whatever_the_tool_is_called(name: str, other: str) -> None:
     results = of_list(name)
     found = values(results, other)
@@ -59,6 +61,41 @@ def test_written_successes_are_hardly_ever_failures(name: str) -> None:
     found = values(of_list(name))
     assert found.count(-1) <= 0.02 * len(found)
     assert found.count(1) >= 0.3 * len(found)
+
+
+def test_successes_that_were_written_later_are_hardly_ever_failures() -> None:
+    found = values(of_list("successes_later"))
+    assert found.count(-1) <= 0.05 * len(found)
+    assert found.count(1) >= 0.3 * len(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"decision": "deny", "comment": "not on prod"}',
+        '{"action": "decline"}',
+        '{"behavior": "deny", "message": "ask me first"}',
+        '{"approved": false, "reason": "too risky"}',
+        'The operator clicked "No".',
+        "Denied. Reason: too risky",
+        "Reviewer pressed cancel",
+        "Exec denied (gateway id=7f2, approval-timeout): npm publish",
+    ],
+)
+def test_what_a_person_refused_is_a_failure_in_any_form(text: str) -> None:
+    assert values([ToolResult("approve", text)]) == [-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"id": 7, "title": "Add a cache", "approved": false, "author": "kim"}',
+        '{"name": "cron", "action": "block", "port": 22}',
+        '{"id": 3, "subject": "hi", "sent": false}',
+    ],
+)
+def test_a_record_of_something_refused_is_no_refusal_of_the_call(text: str) -> None:
+    assert values([ToolResult("get", text)]) == [None]
 
 
 def test_a_success_is_weak_evidence_and_a_failure_or_a_report_is_not() -> None:

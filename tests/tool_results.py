@@ -18,8 +18,10 @@ LISTS = (
     "failures_dev",
     "failures_check",
     "failures_terse",
+    "failures_later",
     "successes_dev",
     "successes_check",
+    "successes_later",
 )
 _ESCAPED = re.compile(r"\\(\\|n|t|r)")
 _SIGNS = {"\\": "\\", "n": "\n", "t": "\t", "r": "\r"}

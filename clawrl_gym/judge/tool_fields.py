@@ -27,13 +27,23 @@ def _words(text: str) -> frozenset[str]:
 _ERRORS = _words(
     "error errors err exception exceptions fault failure failures failed traceback stacktrace"
     " errormessage errormessages errorcode errormsg errno errordescription errorsummary"
-    " faultstring faultcode"
+    " faultstring faultcode nonfielderrors fielderrors validationerrors"
 )
 _RAISED = _words(
     "iserror haserror timedout failed aborted cancelled canceled denied rejected interrupted killed"
     " forbidden blocked notfound ratelimited"
 )
 _DONE = _words("success ok succeeded successful")
+_GRANTED = _words(
+    "approved allowed permitted granted authorized authorised accepted confirmed consented booked"
+    " executed applied delivered sent"
+)
+"""What is false of a call that was not let through, or was not carried out."""
+_DECISION = _words("decision verdict approval permission behavior behaviour action answer choice")
+_REFUSALS = _words(
+    "deny denied reject rejected decline declined refuse refused disapproved veto vetoed no never"
+    " cancel cancelled canceled abort aborted block blocked"
+)
 _EXIT_CODES = _words("exitcode exitstatus returncode exit rc")
 _STATUS = _words("status state outcome result response conclusion cod code")
 _HTTP = _words("status statuscode httpstatus httpcode httpstatuscode cod code")
@@ -57,8 +67,8 @@ _ABOUT_THE_CALL = _words(
     "status state outcome result success ok message msg error errors reason detail details code"
     " tool type title output stdout stderr data response description hint traceid requestid"
     " timestamp time duration durationms took path instance kind deniedreason explanation"
-    " content structuredcontent meta metadata"
-) | _ERRORS | _RAISED | _DONE | _EXIT_CODES | _HTTP | _SIGNAL  # fmt: skip
+    " content structuredcontent meta metadata body headers documentationurl comment feedback"
+) | _ERRORS | _RAISED | _DONE | _EXIT_CODES | _HTTP | _SIGNAL | _GRANTED | _DECISION  # fmt: skip
 """Fields of an answer that is about the call and carries nothing of its own."""
 _ONLY_AN_ERROR = _words("status tool error message code details detail iserror success ok")
 """Fields of an object that no file is likely to be: an error and nothing else."""
@@ -174,7 +184,14 @@ def _says_failed(fields: Json) -> bool:
     words = {_plain(fields[key]) for key in _STATUS & fields.keys()}
     if words & _WORDS_OF_FAILURE or (about_the_call and words & _WEAK_WORDS_OF_FAILURE):
         return True
-    return _is_refused_form(fields)
+    return (about_the_call and _is_refusal(fields)) or _is_refused_form(fields)
+
+
+def _is_refusal(fields: Json) -> bool:
+    """A person's, or that of who asks one: {"approved": false}, {"decision": "deny"}."""
+    if any(fields[key] is False for key in _GRANTED & fields.keys()):
+        return True
+    return any(_plain(fields[key]) in _REFUSALS for key in _DECISION & fields.keys())
 
 
 def _is_refused_form(fields: Json) -> bool:
@@ -247,9 +264,14 @@ def _is_empty(answer: Json) -> bool:
     fields = {_plain(key): value for key, value in answer.items()}
     found = [fields[key] for key in _SEARCHED & fields.keys()]
     if found:
-        return not any(found)
+        return not any(_holds_something(value) for value in found)
     counts = [fields[key] for key in _COUNTS & fields.keys()]
     return bool(counts) and all(_number(count) == 0 for count in counts)
+
+
+def _holds_something(found: object) -> bool:
+    """Of a search; some put what was found, and how much, in an object of its own."""
+    return bool(found) and not (isinstance(found, dict) and _is_empty(found))
 
 
 def _lacks_answer(answer: Json) -> bool:
