@@ -8,18 +8,25 @@ has the five hundred ids, each with its commit.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 _ID = re.compile(r"(?<![A-Za-z0-9])([a-z0-9-]+)(?:__|_1776_|_s_)([a-z0-9-]+-\d+)(?!\d)", re.I)
-_COMMIT = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{7,40}(?![0-9A-Za-z])")
+_COMMIT = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{7,40}(?![0-9A-Za-z])", re.I)
 _CERTAIN_DIGITS = 12
 """So many of a commit's digits need no repository beside them."""
 _KEY_DIGITS = 7
 MAX_FILE_BYTES = 1 << 20
 MAX_FILES = 200
-_NAMED_IN_ROWS = ("instance_id", "image", "image_name", "docker_image")
+_FIELD_CHARS = 2_000
+"""Of each text of a row: ids, addresses and commits are short, or stand first."""
+_MAX_DEPTH = 4
+_OF_OTHERS = frozenset(
+    ("problem_statement", "hints_text", "text", "prompt", "issue", "patch", "test_patch",
+     "FAIL_TO_PASS", "PASS_TO_PASS", "fail_to_pass", "pass_to_pass", "environment_setup_commit")
+)  # fmt: skip
+"""Fields that may name other instances: prose, patches, and the commit that a version shares."""
 
 
 @cache
@@ -30,11 +37,24 @@ def verified_commits() -> Mapping[str, str]:
 
 
 def verified_row(row: Mapping[str, object]) -> str | None:
-    """The instance that a row of a data set is; None for another one."""
-    named = (str(row.get(field) or "") for field in _NAMED_IN_ROWS)
-    repository = str(row.get("repo") or row.get("repo_name") or "").replace("__", "/")
-    commits = " ".join(str(row.get(field) or "") for field in ("base_commit", "commit"))
-    return verified_in([*named, f"{repository} {commits}"])
+    """The instance that a row of a data set is, whatever its fields are called; None for another.
+
+    Without a look at fields that may name other instances.
+    """
+    texts = list(_texts_of({field: row[field] for field in row.keys() - _OF_OTHERS}))
+    repositories = [str(row[field]) for field in row if field.startswith("repo")]
+    return verified_in([*texts, *(name.replace("__", "/") for name in repositories)])
+
+
+def _texts_of(value: object, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value[:_FIELD_CHARS]
+    elif depth < _MAX_DEPTH and isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts_of(inner, depth + 1)
+    elif depth < _MAX_DEPTH and isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts_of(inner, depth + 1)
 
 
 def verified_folder(folder: Path) -> str | None:
@@ -58,7 +78,7 @@ def verified_in(texts: Iterable[str]) -> str | None:
                 return instance_id
     for text in texts:
         for commit in _COMMIT.findall(text):
-            if (found := _of_commit(commit, texts)) is not None:
+            if (found := _of_commit(commit.lower(), texts)) is not None:
                 return found
     return None
 

@@ -5,7 +5,12 @@ import pytest
 from clawrl_gym.envs.selection import selection_of
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.source import open_source
-from clawrl_gym.envs.verified import verified_commits, verified_folder, verified_in
+from clawrl_gym.envs.verified import (
+    verified_commits,
+    verified_folder,
+    verified_in,
+    verified_row,
+)
 from tests.terminal_folders import HELLO, write
 
 COMMIT = verified_commits()["pallets__flask-5014"]
@@ -38,6 +43,35 @@ def test_a_folder_of_verified_is_held_out_whatever_its_name(tmp_path, changes, a
     assert not any(
         "Verified" in line for line in said_of(open_source(TerminalEnvConfig.of(config)))
     )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"repo": "pallets/flask", "base_commit": COMMIT},
+        {"repo": "Pallets/Flask", "base_commit": COMMIT.upper()},
+        {"repository": "pallets/flask", "commit_id": COMMIT},
+        {"repo_url": "git@github.com:pallets/flask.git", "commit_hash": COMMIT[:9]},
+        {"repo": "pallets__flask", "base_sha": COMMIT[:8]},
+        {"metadata": {"source": {"repo": "pallets/flask", "base_commit": COMMIT[:10]}}},
+        {"extra": ["sweb.eval.x86_64.pallets_1776_flask-5014"]},
+    ],
+)
+def test_a_row_of_verified_is_known_whatever_its_id_and_its_fields_are_called(fields):
+    assert verified_row({"instance_id": "my-1", **fields}) == "pallets__flask-5014"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"repo": "other/flask", "base_commit": COMMIT[:8]},
+        {"repo": "pallets/flask", "environment_setup_commit": COMMIT},
+        {"repo": "pallets/flask", "problem_statement": f"as in pallets__flask-5014 at {COMMIT}"},
+        {"repo": "pallets/flask", "base_commit": COMMIT[::-1]},
+    ],
+)
+def test_a_row_that_only_speaks_of_verified_is_another_one(fields):
+    assert verified_row({"instance_id": "my-1", **fields}) is None
 
 
 def said_of(source):
