@@ -26,6 +26,9 @@ TOKENS = """
 FULL_WIDTH = str.maketrans({code: code + 0xFEE0 for code in range(0x21, 0x7F)})
 MATHEMATICAL = str.maketrans("<>|[]", "\u27e8\u27e9\u2223\u27e6\u27e7")
 QUOTES = str.maketrans("<>|", "\u2039\u203a\u00a6")
+ORNAMENTS = str.maketrans("<>", "\u2770\u2771")
+DOUBLES = str.maketrans("<>", "\u27ea\u27eb")
+MUCH_LESS = str.maketrans("<>", "\u226a\u226b")
 
 
 @pytest.mark.parametrize("token", TOKENS.split())
@@ -38,7 +41,7 @@ def test_a_control_token_of_any_family_is_broken_in_every_script(token: str) -> 
 
 @pytest.mark.parametrize("token", ["<|im_end|>", "</reply>", "<s>", "</ next_state >"])
 def test_signs_that_look_alike_are_signs(token: str) -> None:
-    for table in (FULL_WIDTH, MATHEMATICAL, QUOTES):
+    for table in (FULL_WIDTH, MATHEMATICAL, QUOTES, ORNAMENTS, DOUBLES, MUCH_LESS):
         text = token.translate(table)
         assert text not in as_data(text)
 

@@ -30,10 +30,10 @@ _CONTROL = re.compile(
 """The sign after which a space is put, in the control tokens of the chat templates of all families
 known: whatever stands in angle brackets without a space, and what some put in square ones."""
 _LOOK_ALIKES = str.maketrans(
-    "\u2039\u27e8\u2329\u3008\u276c\u276e\u1438\u02c2\ufe64"
-    "\u203a\u27e9\u232a\u3009\u276d\u276f\u1433\u02c3\ufe65"
+    "\u2039\u27e8\u2329\u3008\u276c\u276e\u1438\u02c2\ufe64\u2770\u27ea\u226a"
+    "\u203a\u27e9\u232a\u3009\u276d\u276f\u1433\u02c3\ufe65\u2771\u27eb\u226b"
     "\u2502\u2223\u00a6\u01c0\u2758\u23d0\u2503\u05c0\u3010\u3011\u3014\u3015\u27e6\u27e7",
-    "<" * 9 + ">" * 9 + "|" * 8 + "[][][]",
+    "<" * 12 + ">" * 12 + "|" * 8 + "[][][]",
 )
 """Signs that look like those of control tokens; full-width forms are known by NFKC."""
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
