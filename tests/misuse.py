@@ -155,6 +155,9 @@ TABLE = (
     Misuse("train", "resume={place}/nothing", r"holds no run \(.*no such folder\); expected the"),
     Misuse("train", "resume={place}/run", r"has checkpoints and no run.db; restore"),
     Misuse("serve", "resume={place}/nothing", r"holds no run \(.*no such folder\); expected the"),
+    Misuse("train", "learner.remote_checkpoints=nowhere://x", r"Protocol not known: nowhere"),
+    Misuse("serve", "learner.remote_checkpoints={place}/a_file", r"where nothing can be written"),
+    Misuse("train", "learner.remote_checkpoints=ftp://a:b@c/d", r"an address with a password"),
     Misuse("train", "logger=wandb", r"needs the package wandb, which is not installed"),
     # the command line
     Misuse("train", "seed=1,2", r"add --multirun"),

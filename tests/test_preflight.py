@@ -3,6 +3,7 @@
 import fcntl
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from clawrl_gym.run.dry_run import plan_lines
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.needs import Needs, memory_problems, needs_of
 from clawrl_gym.run.preflight import measured_tasks, preflight_serving, preflight_training
+from clawrl_gym.run.train import train as run_train
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.memory import LearnerMemory
@@ -197,6 +199,21 @@ async def test_a_run_that_has_made_and_measured_all_its_updates_is_complete(
     lines = list(plan_lines(plan))
     assert any("3 of 3 updates, and measured" in line for line in lines) == is_complete
     assert any("vLLM" in line for line in lines) != is_complete
+
+
+async def test_resuming_a_run_that_is_complete_copies_what_its_end_could_not(
+    tmp_path: Path,
+) -> None:
+    run, there = tmp_path / "first", tmp_path / "there"
+    of_run = ["env=terminal", "trainer.steps=3", "eval.ends=false", "ui=line"]
+    RunFolder(run).write(cg.load_config([*of_run, f"learner.remote_checkpoints={there}"]))
+    await Store.open(run).close()
+    (run / "metrics.jsonl").write_text('{"step": 3, "batch/samples": 8}\n')
+    shutil.copytree(TINY, run / "checkpoints" / "000003")
+    await run_train(cg.load_config([f"resume={run}", "ui=line"]))
+    copied = there / "first" / "checkpoints" / "000003"
+    assert (copied / "manifest.json").is_file()
+    assert (copied / "model.safetensors").read_bytes() == (TINY / "model.safetensors").read_bytes()
 
 
 def test_the_shipped_model_is_servable() -> None:

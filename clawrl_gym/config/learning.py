@@ -250,6 +250,10 @@ class LearnerConfig(Part):
     """The newest ones, to which a run can go back; the best on held-out tasks stays beside them.
     `auto`: 2, and up to 16 as long as they take 1 GiB together. Of those larger than 1 GiB only the
     newest keeps the optimizer's state."""
+    remote_checkpoints: str | None = None
+    """An address of fsspec's (s3://BUCKET/PATH, gs://, sftp://; a path that is mounted does, too):
+    each finished checkpoint is copied below it, into a folder of the run's name, while learning
+    goes on, and what `keep_checkpoints` lets go of goes there, too. None copies nothing."""
     simulated_step_s: float = Field(1.0, ge=0)
 
     @model_validator(mode="before")

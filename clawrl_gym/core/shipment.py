@@ -71,10 +71,8 @@ def manifest_of(files: Mapping[str, Path]) -> Manifest:
     """Describe files by the names that they shall have; reads all of them."""
     entries = []
     for name, path in sorted(files.items()):
-        _check_name(name)
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            entries.append(FileEntry(name, os.fstat(file.fileno()).st_size, digest))
+        check_name(name)
+        entries.append(FileEntry(name, *_described(path)))
     return Manifest(tuple(entries), {name: str(path) for name, path in files.items()})
 
 
@@ -94,9 +92,9 @@ def receive(shipment: Shipment, folder: Path, get: Get) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True, mode=0o700)
-        _check_room(partial, manifest.size_bytes)
+        check_room(partial, manifest.size_bytes)
         for file in manifest.files:
-            _check_name(file.name)
+            check_name(file.name)
             path = partial / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
             _write(file, shipment.chunks[file.name], path, get)
@@ -124,7 +122,19 @@ def _write(file: FileEntry, chunks: tuple[Handle, ...], path: Path, get: Get) ->
         )
 
 
-def _check_room(folder: Path, size_bytes: int) -> None:
+def check_arrived(file: FileEntry, path: Path) -> None:
+    """Raises ShipmentError for a file that is not the one that was described."""
+    size_bytes, got = _described(path)
+    if (size_bytes, got) != (file.size_bytes, file.sha256):
+        raise ShipmentError(
+            f"{file.name} is not what was sent: got {size_bytes} bytes with the digest {got[:12]}, "
+            f"expected {file.size_bytes} with {file.sha256[:12]}: it was changed, or broke on its "
+            "way"
+        )
+
+
+def check_room(folder: Path, size_bytes: int) -> None:
+    """Raises ShipmentError when so much does not fit beside `folder`."""
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < size_bytes + _ROOM_LEFT_BYTES:
         raise ShipmentError(
@@ -133,11 +143,18 @@ def _check_room(folder: Path, size_bytes: int) -> None:
         )
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     """Raises ShipmentError for what would lie outside of the folder."""
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts:
         raise ShipmentError(f"got a file called {name!r}, expected a place below the folder")
+
+
+def _described(path: Path) -> tuple[int, str]:
+    """Size and digest."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return os.fstat(file.fileno()).st_size, digest
 
 
 def _chunks_of(file: BinaryIO, chunk_bytes: int) -> Iterator[bytes]:

@@ -1,8 +1,9 @@
 """Everything that is checked before a command starts anything.
 
 A run begins with its preflight and `dry_run=true` ends after it, so both refuse the same. All that
-is wrong is said at once. Nothing is written or left running, and neither torch nor vLLM nor Ray is
-imported; sandboxes and browsers are proved by starting one, images are only looked for.
+is wrong is said at once. Nothing is left written or running, and neither torch nor vLLM nor Ray is
+imported; sandboxes and browsers are proved by starting one, an address for checkpoints by writing
+there, images are only looked for.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from clawrl_gym.run.model_plan import (
 )
 from clawrl_gym.run.others import OtherEnv, other_envs
 from clawrl_gym.run.problems import Problems
+from clawrl_gym.run.remote_checkpoints import check_place
 from clawrl_gym.run.supervisor import listen
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.objectives import check_objectives
@@ -245,6 +247,8 @@ def _learning_problems(
         check_key(config.gateway)
     with problems.noted():
         loggers.check_logger(config.logger)
+    with problems.noted():
+        check_place(config, folder)
     model = look_at_model(problems, config, folder)
     with problems.noted():
         check_teacher(config, model)

@@ -29,6 +29,7 @@ from clawrl_gym.run.judge import judge_in_words
 from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
+from clawrl_gym.run.remote_checkpoints import copied_checkpoints
 from clawrl_gym.run.user_lines import UserLines
 from clawrl_gym.run.users import Departures
 from clawrl_gym.run.versions import LiveVersions
@@ -63,7 +64,8 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
             stack.push_async_callback(service.reported)
             await service.start(stack, sock)
             folder.write(config)  # the folder is ours now
-            await service.run(stack)
+            async with copied_checkpoints(config, folder, view.message):
+                await service.run(stack)
     finally:
         view.close()
 

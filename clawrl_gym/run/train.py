@@ -34,6 +34,7 @@ from clawrl_gym.run.heldout import HeldOut
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.preflight import Preflight, preflight_of_run, preflight_training
+from clawrl_gym.run.remote_checkpoints import copied_checkpoints
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
@@ -70,7 +71,8 @@ async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
     try:
         for line in (*lines, *plan.notes):
             view.message(line)
-        evaluations = {} if plan.is_complete else await _carried_out(plan, view)
+        async with copied_checkpoints(config, folder, view.message):
+            evaluations = {} if plan.is_complete else await _carried_out(plan, view)
         report = await asyncio.to_thread(write_report, folder.path)
         view.message(f"report: {report}")
     finally:
