@@ -19,6 +19,9 @@ from clawrl_gym.core.metrics import (
     best_heldout,
     by_step,
     heldout_values,
+    in_env,
+    judged_shares,
+    mean_scores,
     pass_at_k,
     wilson,
 )
@@ -238,3 +241,52 @@ def test_pass_at_k_is_the_mean_over_all_choices_of_k_attempts() -> None:
 def test_pass_at_k_of_too_few_attempts_is_refused(n: int, solved: int, k: int) -> None:
     with pytest.raises(ValueError, match="expected 0 <= solved <= n >= k > 0"):
         pass_at_k(n, solved, k)
+
+
+def test_what_was_lost_widens_the_interval_of_held_out_tasks_on_both_sides() -> None:
+    values = heldout_values(6, 10, lost=5)
+    assert values["heldout/success"] == 0.6
+    assert (values["heldout/n"], values["heldout/lost"]) == (10, 5)
+    assert values["heldout/low"] == wilson(6, 15)[0]
+    assert values["heldout/high"] == wilson(11, 15)[1]
+    assert heldout_values(0, 0, lost=2)["heldout/success"] == 0.0
+    assert heldout_values(3, 10)["heldout/lost"] == 0
+
+
+def test_scores_are_means_over_the_episodes_that_have_them() -> None:
+    scores = [{"tests": 1.0, "style": 0.5}, {"tests": 0.0}, {}]
+    assert mean_scores(scores, "heldout") == {"heldout/style": 0.5, "heldout/tests": 0.5}
+    assert mean_scores([], "heldout") == {}
+
+
+def test_shares_of_verdicts_are_of_what_was_judged_asked_and_voted() -> None:
+    counts = {"positive": 4, "neutral": 2, "negative": 1, "abstained": 3, "hints": 5}
+    counts |= {"hints_asked": 8, "hints_refused": 2, "votes": 40, "votes_invalid": 1}
+    counts |= {"agree": 3, "disagree": 1}
+    assert judged_shares(counts) == {
+        "judge/abstained": 0.3,
+        "judge/hinted": 0.5,
+        "judge/mean": pytest.approx(3 / 7),
+        "judge/hints_refused": 0.25,
+        "judge/votes_invalid": 0.025,
+        "judge/agreement": 0.75,
+    }
+    assert judged_shares({}) == {}
+    assert judged_shares({"abstained": 2}) == {"judge/abstained": 1.0, "judge/hinted": 0.0}
+    assert judged_shares({"positive": 1}) == {
+        "judge/abstained": 0.0,
+        "judge/hinted": 0.0,
+        "judge/mean": 1.0,
+    }
+
+
+def test_metrics_of_an_environment_carry_its_name() -> None:
+    assert in_env("gui", {"train/reward": 0.5}) == {"env/gui/train/reward": 0.5}
+
+
+def test_a_rate_is_of_the_events_that_are_younger_than_its_window() -> None:
+    window = RateWindow(10.0)
+    window.add(4, now_s=0.0)
+    window.add(6, now_s=8.0)
+    assert window.rate(now_s=9.0) == pytest.approx(10 / 9)
+    assert window.rate(now_s=10.0) == pytest.approx(0.6)  # the first is as old as the window
