@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -25,15 +25,22 @@ from PIL import Image
 from rich.console import Console, RenderableType
 
 from clawrl_gym.comparison.page import write_page
+from clawrl_gym.comparison.picture import write_matrix
 from clawrl_gym.comparison.pipeline import show as show_results
 from clawrl_gym.comparison.tables import tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.metrics import heldout_values
+from clawrl_gym.core.provenance import Start
+from clawrl_gym.core.types import StopReason
 from clawrl_gym.doctor import show as show_checks
 from clawrl_gym.envs.gui.action import GuiAction, Kind
 from clawrl_gym.envs.gui.film import Attempt
 from clawrl_gym.envs.gui.picture import annotated
-from clawrl_gym.ui.charts import write_curve_svg
+from clawrl_gym.evaluation.comparison import compare_evaluations
+from clawrl_gym.evaluation.figures import read_result
+from clawrl_gym.evaluation.page import write_evaluation_page
+from clawrl_gym.evaluation.settings import read_settings, write_settings
+from clawrl_gym.ui.charts import write_curve_svg, write_families_svg
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.state import RunState
@@ -41,15 +48,20 @@ from clawrl_gym.ui.training import TRAINING
 from tests.fake_run import make_run
 from tests.fake_serving import make_serving
 from tests.gui_pictures import VIEW, VIEWPORT, page_jpeg
+from tests.test_bench_matrix import BAD as BAD_RECIPE
+from tests.test_bench_matrix import GOOD as GOOD_RECIPE
 from tests.test_bench_results import START, recipe
 from tests.test_doctor import BAD, GOOD, SPARE
+from tests.test_evaluations import episode_of, evaluation, solving
 from tests.test_gui_film import filmed
 from tests.test_gui_picture import ACTIONS
 from tests.test_serving_view import turn, verdict
 from tests.test_ui import STEP
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden"
-PANELS, PAGES, PICTURES = (GOLDEN / f"{name}.json" for name in ("panels", "pages", "pictures"))
+PANELS, PAGES, PICTURES, EVALUATIONS = (
+    GOLDEN / f"{name}.json" for name in ("panels", "pages", "pictures", "evaluations")
+)
 _SMALL, _LARGER = (40, 30), (120, 90)
 _MOST_APART = 4
 """Of 255 greys: other builds of the libraries that draw round otherwise."""
@@ -58,9 +70,12 @@ _SPINNER, _MOMENT = re.compile(r"[⠁-⠿]"), re.compile(r"\b0\.\d\d s\b|\b[12] 
 """What goes on while a panel is drawn."""
 _MADE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)")
 """When a page was written."""
+_COMMAND = re.compile(r'<div class="command">.*?</div>', re.DOTALL)
+"""As this process was called."""
 _TAG = re.compile(r"<[^>]*>|\s+")
 
 
+DrawnPages = Callable[[Path], dict[str, dict[str, str]]]
 _RESULTS = [recipe("first", 0.5, 0.75), recipe("second", 0.75, 1.0)]
 
 
@@ -96,6 +111,45 @@ def pages(folder: Path) -> dict[str, dict[str, str]]:
         "curve": folder / "curve.svg",
     }
     return {name: _pieces(path.read_text("utf-8"), folder) for name, path in paths.items()}
+
+
+def evaluations(folder: Path) -> dict[str, dict[str, str]]:
+    """The pages of evaluations below `folder`, and what of recipes is drawn beside them."""
+    sampled = [solving(*range(k, 10)) for k in (9, 5, 3)] + [[episode_of(9, "?", "9")]]
+    odd = replace(
+        episode_of(3, "more", "3"), duration_s=75.0, reward=0.25, scores={"tests": 0.5, "x": 2.0}
+    )
+    late = replace(episode_of(4, "?"), stop_reason=StopReason.DEADLINE, error="no end")
+    lost = [episode_of(10 + n, "?", stop=StopReason.POLICY_ERROR) for n in (1, 2)]
+    folders = [
+        evaluation(folder / "first", [*solving(0, 1, 2, of=3), odd, late, *lost], sampled),
+        evaluation(folder / "second, whose name is much too long", solving(3, 4), sampled[:2]),
+        evaluation(folder / "third", solving(1, 3, of=5)),
+    ]
+    for number, one in enumerate(folders):
+        start: Start = {
+            "command": f"evaluate {number}", "commit": "abc", "machine": {"cpu": "Test CPU"},
+        }  # fmt: skip
+        write_settings(one, replace(read_settings(one), starts=(start,) * (1 + number)))
+        write_evaluation_page(read_result(one))
+    comparison = compare_evaluations(folders)
+    write_matrix(folder / "matrix.svg", [GOOD_RECIPE, BAD_RECIPE])
+    run = make_run(folder / "train", steps=12, stop_at=10, store=False)
+    make_run(folder / "beside", steps=12, stop_at=7, store=False)
+    paths = {
+        "comparison": comparison.folder / "comparison.html",
+        "comparison, drawn": comparison.folder / "comparison.svg",
+        "matrix": folder / "matrix.svg",
+        "families": write_families_svg(run, folder / "families.svg", [folder / "beside"]),
+    }
+    for number, one in enumerate(folders):
+        paths[f"evaluation {number}"] = one / "evaluation.html"
+    for task in sorted((folders[0] / "transcripts").iterdir()):
+        paths[f"task {task.stem.rpartition('-')[0]}"] = task
+    return {
+        name: _pieces(_COMMAND.sub("COMMAND", path.read_text("utf-8")), folder)
+        for name, path in paths.items()
+    }
 
 
 def pictures() -> dict[str, str]:
@@ -202,9 +256,11 @@ def test_pictures_are_drawn_as_they_were() -> None:
 
 
 @pytest.mark.usefixtures("utc")
-def test_pages_are_drawn_as_they_were(tmp_path: Path) -> None:
-    golden = json.loads(PAGES.read_text("utf-8"))
-    now = pages(tmp_path)
+@pytest.mark.parametrize(("drawn", "kept"), [(pages, PAGES), (evaluations, EVALUATIONS)])
+def test_pages_are_drawn_as_they_were(drawn: DrawnPages, kept: Path, tmp_path: Path) -> None:
+    golden = json.loads(kept.read_text("utf-8"))
+    now = drawn(tmp_path)
+    assert now.keys() == golden.keys()
     for name, pieces in golden.items():
         changed = dict(now[name].items() - pieces.items())
         assert not changed, f"of the page {name} these pieces are drawn otherwise"
@@ -216,6 +272,7 @@ if __name__ == "__main__":
     time.tzset()
     PANELS.write_text(json.dumps(panels(), indent=1) + "\n", "utf-8")
     PICTURES.write_text(json.dumps(pictures(), indent=1) + "\n", "utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        PAGES.write_text(json.dumps(pages(Path(folder)), indent=1) + "\n", "utf-8")
+    for drawn, kept in ((pages, PAGES), (evaluations, EVALUATIONS)):
+        with tempfile.TemporaryDirectory() as folder:
+            kept.write_text(json.dumps(drawn(Path(folder)), indent=1) + "\n", "utf-8")
     sys.stdout.write("look at the difference: git diff tests/fixtures/golden\n")

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import pytest
 
-from clawrl_gym.core.intervals import Difference, mean_difference, mean_of, share_of, student_t
+from clawrl_gym.core.intervals import Difference, mean_difference, mean_of, share_of
 
 
 def test_a_share_has_wilsons_interval() -> None:
@@ -62,27 +62,6 @@ def test_nothing_has_no_value() -> None:
     assert math.isnan(share_of([]).value)
     assert math.isnan(mean_of([]).value)
     assert mean_difference([]) is None
-
-
-@pytest.mark.parametrize(
-    ("degrees", "quantile"),  # of any table of Student's t, at 0.975
-    [
-        *((1, 12.7062), (2, 4.3027), (10, 2.2281), (20, 2.0860), (21, 2.0796)),
-        *((30, 2.0423), (60, 2.0003), (120, 1.9799), (1000, 1.9623)),
-    ],
-)
-def test_students_t_is_that_of_the_tables(degrees: int, quantile: float) -> None:
-    assert student_t(degrees) == pytest.approx(quantile, abs=3e-4)
-
-
-def test_several_seeds_vary_beyond_what_tasks_do() -> None:
-    # Tasks alike: squares (0 + 1) 2 / 3, t of 2 degrees 4.3027. Seeds apart: squares 2 * 0.5, no
-    # rest, t of 1 degree 12.7062. half² = (4.3027² * 2 / 3 + 12.7062² * 1) / 4
-    apart = mean_difference([[0.0, 0.0], [1.0, 1.0]])
-    assert apart is not None
-    assert (apart.mean, apart.seeds, apart.tasks) == (0.5, 2, 2)
-    assert apart.high - apart.mean == pytest.approx(6.59148, abs=1e-4)
-    assert apart.mean - apart.low == pytest.approx(6.59148, abs=1e-4)
 
 
 @pytest.mark.parametrize(
