@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -27,7 +27,7 @@ from tests.tool_results import LISTS, ToolResult, of_list, rule_judge
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden" / "verdicts.json"
 _SIGNS = {1: "+", 0: "0", -1: "-", None: "."}
-Found = tuple[int | None, dict[str, Any], float]
+Found = tuple[Literal[-1, 0, 1] | None, dict[str, Any], float]
 """Value, detail and weight of a verdict."""
 _OUTCOMES = {"failed": "-", "succeeded": "+", "empty": "0", None: "."}
 
@@ -52,7 +52,7 @@ def of_results(name: str) -> dict[str, object]:
     told: dict[str, object] = {}
     for other in ("own", *OTHER_TOOLS):
         results = [one if other == "own" else replace(one, tool=other) for one in of_list(name)]
-        found = [_judged(_tools_case(one)) for one in results]
+        found: list[Found] = [_judged(_tools_case(one)) for one in results]
         told[other] = _signs(found)
         if other == "own":
             told["rules"] = _counted(found)
@@ -65,7 +65,7 @@ def of_words() -> dict[str, object]:
     for code in (*LANGUAGES, UNDECLARED):
         for half in HALVES:
             findings = [finding_of(speech(), one) for one in answers(code, half)]
-            found = [(one.value, dict(one.detail), one.weight) for one in findings]
+            found: list[Found] = [(one.value, {**one.detail}, one.weight) for one in findings]
             told[f"{code} {half}"] = {"signs": _signs(found), "rules": _counted(found)}
     for name, texts in {"negative": NEGATIVE, "positive": POSITIVE, "neutral": NEUTRAL}.items():
         for after in _REPLIES:
@@ -126,7 +126,7 @@ def _words_case(words: str, after: str) -> Case:
 
 def _judged(case: Case) -> Found:
     verdict = asyncio.run(rule_judge(hints=True).judge(case))
-    return verdict.value, dict(verdict.detail), verdict.weight
+    return verdict.value, {**verdict.detail}, verdict.weight
 
 
 def _signs(found: list[Found]) -> str:
