@@ -89,6 +89,18 @@ def test_what_opens_the_host_or_is_not_carried_out_is_refused_by_name(line):
         ("services: {a: {image: x, healthcheck: {check: x}}}", "expected some of"),
         ("services: !!python/object/apply:os.system [id]", "could not determine a constructor"),
         ("a: &a [x]\nservices: {m: *a", "C: "),
+        ("services: {a: {image: x, volumes: {a: b}}}", "asks for volumes: {'a': 'b'}: not"),
+        ("services: {a: {image: x, environment: [A]}}", "expected NAME=VALUE"),
+        ("services: {a: {image: x, environment: {A: [1]}}}", "expected names with values"),
+        ("services: {a: {image: x, healthcheck: {test: x, retries: 0}}}", "retries: 0"),
+        ("services: {a: {image: x, healthcheck: {test: x, retries: 1001}}}", "retries: 1001"),
+        ("services: {a: {image: x, healthcheck: {test: x, retries: true}}}", "retries: True"),
+        ("services: {a: {image: x, healthcheck: {test: ''}}}", "expected a command"),
+        ("services: {a: {image: x, healthcheck: {test: [CMD]}}}", "expected a command"),
+        ("services: {a: {image: x, healthcheck: {test: [CMD-SHELL, a, b]}}}", "expected a command"),
+        ("services: {a: {image: x, healthcheck: {test: [SHELL, a]}}}", "expected a command"),
+        ("services: {a: {image: x, healthcheck: {test: x, timeout: ''}}}", "duration ''"),
+        ("services: {a: {image: x, healthcheck: {test: x, timeout: 5sx}}}", "duration '5sx'"),
         ("services: " + "[" * 5000, "C: "),
         (" " * (1 << 20) + "a", "larger than 1 MiB"),
     ],
@@ -104,7 +116,18 @@ def test_a_health_check_is_read_in_all_its_forms():
 
     full = health("{test: [CMD-SHELL, 'a $$B'], interval: 1m30s, timeout: 500ms, retries: 4}")
     assert (full.command, full.interval_s, full.timeout_s, full.retries) == ("a $B", 90, 0.5, 4)
+    plain = health("{test: [CMD, x], start_interval: 1.5h, start_period: 2ms}")
+    assert (plain.command, plain.interval_s, plain.timeout_s, plain.retries) == ("x", 30, 30, 3)
+    assert (plain.start_interval_s, plain.start_period_s) == (5400, 0.002)
+    assert health("{test: x, retries: 1}").retries == 1
+    assert health("{test: x, retries: 1000}").retries == 1000
     assert health("{test: [CMD, test, -f, 'a b']}").command == "test -f 'a b'"
     assert health("{test: 'curl x'}").command == "curl x"
     assert health("{test: [NONE]}") is None
+    assert health("{test: [NONE, x]}") is None
     assert health("{disable: true}") is None
+
+
+def test_a_file_of_one_mebibyte_is_read():
+    text = service("image: x")
+    assert read(text.ljust(1 << 20)).image == "x"
