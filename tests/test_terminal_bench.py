@@ -88,6 +88,7 @@ def test_with_docker_the_image_is_built_from_the_folder(tmp_path):
         ({"Dockerfile": None}, "has '.' but no './Dockerfile'"),
         ({"Dockerfile": "FROM ubuntu:24.04"}, "built on 'ubuntu:24.04'.*sandbox=docker"),
         ({"solution.sh": None, "solution.yaml": "3"}, "expected a list of entries"),
+        ({"solution.sh": None, "solution.yaml": "3"}, "got 3"),
         ({"solution.sh": None, "solution.yaml": "- {a: 1}"}, "expected a list of entries"),
         (
             {"solution.sh": None, "solution.yaml": "- {command: q, append_enter: false}"},

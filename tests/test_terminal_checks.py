@@ -1,5 +1,6 @@
 import gzip
 import io
+import re
 import stat
 import tarfile
 import zlib
@@ -110,6 +111,9 @@ def test_what_is_no_archive_is_wrong_and_no_error(found):
 def test_an_archive_that_unpacks_to_too_much_is_wrong():
     bomb = packed({"a": b"0" * (2 * MAX_UNPACKED_BYTES)}, gzip.compress)
     assert not TarHolds("t", (("a", b"0" * (2 * MAX_UNPACKED_BYTES)),)).passed(Left({"t": bomb}))
+    for size, fits in ((1 << 20, True), ((1 << 20) + 1, False)):
+        left = Left({"t": packed({"a": b"0" * size}, bytes)})
+        assert TarHolds("t", (("a", b"0" * size),)).passed(left) is fits
 
 
 def commit_task():
@@ -222,6 +226,13 @@ def test_a_commit_without_a_readable_tree_is_wrong_and_no_error():
         "./.git/objects/cd/" + "cd" * 19: zlib.compress(commit),
     }
     assert not check.passed(Left(files))
+
+
+def test_what_is_said_of_permissions_is_known_for_all_that_files_usually_have():
+    said = ModeIs("f", 0o640).possible_failures()
+    assert said[0] == "f is missing"
+    modes = re.findall(r"are (\d+), not", " ".join(said[1:]))
+    assert modes == ["644", "755", "600", "700", "444", "400", "664", "775", "777"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -119,7 +119,7 @@ def test_a_grader_that_ran_too_long_is_named_as_such_whatever_it_left():
     assert (earned.reward, earned.report) == (0.0, "Test report: failed\nit ran past 2 s")
 
 
-@pytest.mark.parametrize("code", [None, 137, 143])
+@pytest.mark.parametrize("code", [None, 129, 130, 131, 134, 137, 143])
 def test_a_grader_that_was_killed_gives_no_reward_whatever_it_left(code):
     def killed(sandbox):
         sandbox.files[REWARDS[1]] = b"1"
@@ -129,6 +129,16 @@ def test_a_grader_that_was_killed_gives_no_reward_whatever_it_left(code):
     earned = grade(task, grader_that(killed), 5.0)[0]
     assert earned.reward == 0.0
     assert "was killed" in earned.report
+
+
+@pytest.mark.parametrize("code", [1, 127, 128, 132, 139])
+def test_a_grader_that_ends_by_itself_gives_the_reward_that_it_left(code):
+    def left(sandbox):
+        sandbox.files[REWARDS[1]] = b"1"
+        return ExecResult("", code)
+
+    task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS)
+    assert graded(task, grader_that(left))[0] == 1.0
 
 
 def test_what_is_no_file_is_none_but_a_dead_sandbox_is_an_error():

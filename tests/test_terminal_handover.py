@@ -78,6 +78,12 @@ def test_a_repositorys_configuration_keeps_what_runs_nothing():
     assert "bare = false" in plain
     assert "url = https://x" in plain
     assert "name = me" in plain
+    assert plain_git_config(b"[core]\n\tbare = \\\n true\n\tbare = a\n").decode() == (
+        "[core]\n\tbare = a\n"
+    )
+    assert plain_git_config(b"[a] \\\n[core]\n\tbare = a\n[core.x]\n bare = b\n").decode() == (
+        "[a]\n[core.x]\n bare = b\n"
+    )
     for word in ("fsmonitor", "hookspath", "ssh", "pack", "path", "clean", "evil"):
         assert word not in plain.lower().replace("[filter", ""), word
 

@@ -248,6 +248,26 @@ def test_a_file_that_is_too_large_is_refused_unread(folder):
         load(folder)
 
 
+def test_a_folder_may_hold_64_mebibytes_and_ten_thousand_files(tmp_path):
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", 1 << 10)
+    full = TaskFolder(tmp_path, bytes_read=(64 << 20) - (1 << 10), files_read=9_999)
+    assert len(full.file("large").data) == 1 << 10
+    for read in ({"bytes_read": (64 << 20) - 1023}, {"files_read": 10_000}):
+        with pytest.raises(TaskError, match="at most 64 MiB and 10000 files"):
+            TaskFolder(tmp_path, **read).file("large")
+
+
+def test_folders_lie_at_most_33_deep(tmp_path):
+    deep = tmp_path.joinpath(*["d"] * 33)
+    deep.mkdir(parents=True)
+    (deep / "f").write_text("f")
+    assert list(TaskFolder(tmp_path).tree("d")) == ["d/" * 32 + "f"]
+    (deep / "d").mkdir()
+    with pytest.raises(TaskError, match="is more than 32 deep"):
+        TaskFolder(tmp_path).tree("d")
+
+
 def test_an_instruction_that_is_no_text_is_refused(folder):
     (folder / "total" / "instruction.md").write_bytes(b"\xff\xfe")
     with pytest.raises(TaskError, match=r"'instruction\.md' is not UTF-8"):

@@ -3,11 +3,11 @@
 import pytest
 
 from clawrl_gym.core.errors import AgentFault, EnvError, TaskError
-from clawrl_gym.envs.sandbox.interface import ExecResult
+from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.machines import Machines
-from clawrl_gym.envs.terminal.task import Task
+from clawrl_gym.envs.terminal.task import SUBMIT, Health, Task
 from clawrl_gym.envs.terminal.trial import Trial
 from tests.terminal_fakes import MemoryOpener
 from tests.terminal_folders import STEPS, load, write
@@ -80,6 +80,32 @@ def test_a_step_that_cannot_begin_ends_the_machine():
     assert running.ended
     with pytest.raises(EnvError, match="has been graded"):
         running.exec("ls", 1.0)
+
+
+def test_before_anything_is_graded_the_reward_is_nothing():
+    assert trial(part("0", "good")).reward == 0.0
+    assert trial(grader="good").reward == 0.0
+    assert trial(grader="good").report == ""
+
+
+def test_each_step_waits_until_its_machine_is_well():
+    well = Health("ready", interval_s=0.001)
+    running = trial(part("0", "good"), part("1", "good", health=well))
+    assert running.submit() == "1"
+    assert "( ready\n)" in running.sandbox.ran
+
+
+def test_the_oracle_finds_the_files_of_each_solution_as_its_step_begins():
+    steps = [
+        part(name, "good", solution=("a",), solution_files={f"{name}.sh": FileData(b"a")})
+        for name in ("0", "1")
+    ]
+    running = trial(*steps)
+    assert running.oracle() == ("a", SUBMIT, "a")
+    assert "/0.sh" in running.sandbox.files
+    assert "/1.sh" not in running.sandbox.files
+    running.submit()
+    assert "/1.sh" in running.sandbox.files
 
 
 def test_every_step_needs_a_solution_for_the_oracle():
