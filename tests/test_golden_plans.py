@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,10 +19,20 @@ from typing import Any
 import pytest
 
 import clawrl_gym as cg
-from clawrl_gym.config import CommandConfig, EvaluateConfig, ServeConfig
+from clawrl_gym.config import (
+    AdapterConfig,
+    CommandConfig,
+    EvaluateConfig,
+    PolicyConfig,
+    ServeConfig,
+)
+from clawrl_gym.config.part import leaves
 from clawrl_gym.core.types import TaskRef
+from clawrl_gym.policy import launch
 from clawrl_gym.policy.models import Device
 from clawrl_gym.policy.shape import HUB_MODELS, ModelShape, shape_of_config, shape_of_hub_model
+from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
 from clawrl_gym.run.cards import CARDS_GIB, as_fields, card_lines
 from clawrl_gym.run.dry_run import plan_lines
 from clawrl_gym.run.folder import RunFolder
@@ -83,7 +94,7 @@ def _shape(shape: ModelShape) -> str:
 
 def _plan(config: Config) -> dict[str, Any]:
     shape = shape_of(config.policy.model)
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {"composed": list(_composed(config))}
     for device in ("cpu", "cuda"):
         needs = needs_of(config, shape, device)
         told[f"needs on {device}"] = _line(asdict(needs))
@@ -94,6 +105,44 @@ def _plan(config: Config) -> dict[str, Any]:
         cards = {f"{size} GB": float(size) for size in CARDS_GIB}
         fields = as_fields(config, shape, cards)
         told["cards"] = [*card_lines(config, shape, cards), _line(fields["cards"])]
+    return told
+
+
+def _composed(config: Config) -> Iterator[str]:
+    """What is not as a configuration made in Python has it; recipes and rules are long."""
+    usual = dict(leaves(type(config)().model_dump(mode="json")))
+    for key, value in leaves(config.model_dump(mode="json")):
+        if value != usual.get(key) and not key.startswith(("judge.", "live.", "mixture.")):
+            yield f"{key}={value}"
+
+
+def commands() -> dict[str, list[str]]:
+    """What vLLM is started with, and its environment."""
+    forms: dict[str, tuple[PolicyConfig, AdapterConfig | None]] = {
+        "usual": (PolicyConfig(), None),
+        "other": (
+            PolicyConfig(
+                dtype="bfloat16", max_model_len=512, max_num_seqs=7, kv_cache_gb=0.5, threads=3,
+                gpu_memory_utilization=0.3, enforce_eager=False, tool_parser=None,
+                reasoning_parser="qwen3",
+            ),
+            None,
+        ),
+        "an adapter": (PolicyConfig(max_adapters=5), AdapterConfig(rank=9)),
+        "of two layers": (PolicyConfig(), AdapterConfig(modules=("q_proj", "v_proj"))),
+    }  # fmt: skip
+    told: dict[str, list[str]] = {}
+    base = {"PATH": "/bin", "https_proxy": "x", "ALL_PROXY": "y"}
+    for name, (policy, adapter) in forms.items():
+        for device in ("cpu", "cuda"):
+            argv = launch.command(policy, shipped_dir("tiny"), 1234, device, adapter=adapter)
+            values = launch.environment(policy, "k", device, base, adapters=adapter is not None)
+            values.pop(PARENT_VARIABLE)
+            line = " ".join([sys.executable.replace(argv[0], "python"), *argv[1:]])
+            told[f"{name} on {device}"] = [
+                line.replace(str(shipped_dir("tiny")), "MODEL"),
+                " ".join(f"{key}={value}" for key, value in sorted(values.items())),
+            ]
     return told
 
 
@@ -138,6 +187,10 @@ def test_shapes_of_models_are_told_as_they_were() -> None:
         assert shape == golden[name], f"the shape of {name} has changed"
 
 
+def test_vllm_is_started_as_it_was() -> None:
+    assert commands() == json.loads(GOLDEN.read_text("utf-8"))["commands"]
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_what_a_run_takes_is_told_as_it_was(name: str) -> None:
     golden = json.loads(GOLDEN.read_text("utf-8"))["plans"]
@@ -146,5 +199,5 @@ def test_what_a_run_takes_is_told_as_it_was(name: str) -> None:
 
 
 if __name__ == "__main__":
-    everything = {"shapes": shapes(), "plans": plans()}
+    everything = {"shapes": shapes(), "plans": plans(), "commands": commands()}
     GOLDEN.write_text(json.dumps(everything, indent=1) + "\n", "utf-8")
