@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -31,7 +31,7 @@ from clawrl_gym.comparison.tables import tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.metrics import heldout_values
 from clawrl_gym.core.provenance import Start
-from clawrl_gym.core.types import StopReason
+from clawrl_gym.core.types import StopReason, ToolCall
 from clawrl_gym.doctor import show as show_checks
 from clawrl_gym.envs.gui.action import GuiAction, Kind
 from clawrl_gym.envs.gui.film import Attempt
@@ -41,10 +41,12 @@ from clawrl_gym.evaluation.figures import read_result
 from clawrl_gym.evaluation.page import write_evaluation_page
 from clawrl_gym.evaluation.settings import read_settings, write_settings
 from clawrl_gym.ui.charts import write_curve_svg, write_families_svg
+from clawrl_gym.ui.panel import ViewLayout
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.state import RunState
 from clawrl_gym.ui.training import TRAINING
+from clawrl_gym.ui.view import LineView
 from tests.fake_run import make_run
 from tests.fake_serving import make_serving
 from tests.gui_pictures import VIEW, VIEWPORT, page_jpeg
@@ -56,7 +58,7 @@ from tests.test_evaluations import episode_of, evaluation, solving
 from tests.test_gui_film import filmed
 from tests.test_gui_picture import ACTIONS
 from tests.test_serving_view import turn, verdict
-from tests.test_ui import STEP
+from tests.test_ui import STEP, drive
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden"
 PANELS, PAGES, PICTURES, EVALUATIONS = (
@@ -66,7 +68,7 @@ _SMALL, _LARGER = (40, 30), (120, 90)
 _MOST_APART = 4
 """Of 255 greys: other builds of the libraries that draw round otherwise."""
 _PIECE = re.compile(r"(?=<figure|<section|<details|<table|<svg|<article)")
-_SPINNER, _MOMENT = re.compile(r"[⠁-⠿]"), re.compile(r"\b0\.\d\d s\b|\b[12] s\b")
+_SPINNER, _MOMENT = re.compile(r"[⠁-⠿]"), re.compile(r"(?<![\d.:])(?:0\.\d\d|[12]) s\b")
 """What goes on while a panel is drawn."""
 _MADE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)")
 """When a page was written."""
@@ -87,6 +89,11 @@ def panels() -> dict[str, list[str]]:
             panel = TRAINING.panel(_training(), width, height)
             drawn[f"training {width} {height}"] = _drawn(panel, width)
         drawn[f"serving {width}"] = _drawn(SERVING.panel(_serving(), width), width)
+    for name, state in _moments().items():
+        layout = SERVING if name.startswith("serving") else TRAINING
+        drawn[name] = _drawn(layout.panel(state, 80, 40), 80)
+    drawn["lines of training"] = _lines(TRAINING, _MIXED)
+    drawn["lines of serving"] = _lines(SERVING, {"teacher/gap_mean": 0.5, "learner/step_s": 2.5})
     console = _console(80)
     show_checks([GOOD, SPARE, BAD], console)
     drawn["doctor"] = console.export_text(styles=True).splitlines()
@@ -201,6 +208,68 @@ def _serving() -> RunState:
         state.take_verdict(replace(verdict(value, turn_id), detail={"hints": ["Look."]}))
     state.take_step(2, {"batch/samples": 8, "learner/loss": 0.25, "swap/pause_s": 8.5})
     return state
+
+
+def _moments() -> dict[str, RunState]:
+    """Of runs, beside the usual ones: at their beginning, in trouble, at their end."""
+    starting = RunState("runs/x", 10)
+    starting.begin("vLLM", "loading weights")
+    starting.begin("Ray", "starting")
+    starting.begin("Ray", "ready")
+    first = RunState("runs/x", 10)
+    first.begin("training", "10 updates")
+    first.take_step(0, {**heldout_values(41, 120, 3), "heldout/pass@4": 0.75})
+    first.take_step(1, {**STEP, "train/reward": -0.25, "time/left_s": 0.0})
+    mixed, stopped, done = _training(), _training(), _training()
+    mixed.take(_MIXED)
+    mixed.take({"learner/loss": float("nan"), "memory/rss_gb": 12.25, "time/left_s": 0.0})
+    for state, step in ((stopped, 7), (done, 10)):
+        state.take_step(step, {"train/reward": 0.5})
+        state.end_phases()
+        state.closed = True
+    quiet, learning, ended = RunState("runs/serve"), _serving(), _serving()
+    learning.begin("learning", "idle with 3 samples")
+    learning.take({"ready/flush_s": 1e9, "judge/hinted": 0.5, "judge/agreement": 0.25})
+    learning.take_turn(replace(turn(4), reply={"role": "assistant", "content": None}))
+    ended.closed = True
+    return {
+        "training, starting": starting, "training, the first": first, "training, mixed": mixed,
+        "training, stopped": stopped, "training, done": done, "training, nothing": RunState("x", 3),
+        "serving, quiet": quiet, "serving, learning": learning, "serving, ended": ended,
+    }  # fmt: skip
+
+
+_MIXED = {
+    "env/gui/train/success": 0.5, "env/gui/heldout/success": 0.75, "env/swe/train/success": 0.25,
+    "errors/env_error": 0.0, "errors/policy_error": 3.0, "judge/abstained": 0.125,
+    "heldout/success": 0.5, "heldout/n": 40.0, "heldout/lost": 2.0, "heldout/low": 0.35,
+    "heldout/high": 0.65, "heldout/samples": 4.0, "heldout/pass@1": 0.4, "heldout/pass@4": 0.8,
+    "heldout/tests": 0.5, "policy/version": 3.0, "heldout/last_version": 5.0, "time/left_s": 134.0,
+}  # fmt: skip
+
+
+def _lines(layout: ViewLayout, values: Mapping[str, float]) -> list[str]:
+    """What a log has of a run."""
+    out = io.StringIO()
+    view = LineView(out, layout, title="runs/x\nTITLE", total_steps=10)
+    drive(view, 2)
+    view.phase("training")
+    view.message("two\nlines")
+    view.step(3, values)
+    view.step(4, {"batch/samples": 8, "learner/loss": 0.5, "errors/policy_error": 4})
+    view.step(5, {"policy/version": 5.0})
+    for kind in ("main", "side"):
+        view.turn(turn(1, kind=kind, rule="title", versions_T=[-1, 3, 4]))
+    view.turn(replace(turn(2), reply={"role": "assistant", "tool_calls": _CALLS}))
+    for value in (1, 0, -1, None):
+        view.verdict(verdict(value, 1))
+    view.close()
+    return _MOMENT.sub("0.00 s", out.getvalue()).splitlines()
+
+
+_CALLS: list[ToolCall] = [
+    {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+]
 
 
 def _console(width: int) -> Console:
