@@ -114,10 +114,19 @@ def pages(folder: Path) -> dict[str, dict[str, str]]:
     paths = {
         "training": write_report(run),
         "serving": write_report(make_serving(folder / "serve", "--?0-+?+0+++")),
+        "serving, begun": write_report(make_serving(folder / "begun", "+")),
+        "training, bare": write_report(_bare(folder / "bare", steps=3, stop_at=3, heldout=False)),
+        "training, begun": write_report(_bare(folder / "first", steps=40, stop_at=1)),
+        "training, not begun": write_report(_bare(folder / "none", steps=40, stop_at=0)),
         "bench": folder / "bench.html",
         "curve": folder / "curve.svg",
     }
     return {name: _pieces(path.read_text("utf-8"), folder) for name, path in paths.items()}
+
+
+def _bare(folder: Path, **run: int | bool) -> Path:
+    """A run whose conversations are not there."""
+    return make_run(folder, store=False, **run)  # type: ignore[arg-type]
 
 
 def evaluations(folder: Path) -> dict[str, dict[str, str]]:
