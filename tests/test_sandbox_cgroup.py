@@ -1,6 +1,8 @@
 """Finding and filling cgroups, on folders that look like version 2 and on the real ones."""
 
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +10,9 @@ from clawrl_gym.envs.sandbox.cgroup import (
     CgroupHome,
     Cgroups,
     find_cgroup_home,
+    home_of,
+    limits_kind,
+    open_cgroups,
     remove_groups_of_the_dead,
 )
 from clawrl_gym.envs.sandbox.interface import Limits
@@ -35,6 +40,136 @@ def test_version_2_gets_every_limit(tree, tmp_path):
         "cpu.max": "50000 100000",
         "cgroup.procs": "0",
     }
+
+
+def test_version_1_gets_every_limit(tmp_path):
+    parents = {name: tmp_path / name for name in ("memory", "pids", "cpu")}
+    own = f"clawrl-{identity(os.getpid())}"
+    for parent in parents.values():
+        parent.mkdir()
+    cgroups = Cgroups(CgroupHome(1, parents))
+    cgroups.join("7", Limits(memory_mb=100, disk_mb=28, cpus=0.5, pids=10))
+    written = {
+        f"{name}/{file.name}": file.read_text()
+        for name, parent in parents.items()
+        for file in (parent / own / "7").iterdir()
+    }
+    assert written == {
+        "memory/memory.limit_in_bytes": str(128 << 20),
+        "memory/memory.memsw.limit_in_bytes": str(128 << 20),
+        "memory/cgroup.procs": "0",
+        "pids/pids.max": "13",
+        "pids/cgroup.procs": "0",
+        "cpu/cpu.cfs_quota_us": "50000",
+        "cpu/cgroup.procs": "0",
+    }
+    assert not list(tmp_path.glob("*/*/cgroup.subtree_control"))
+    (parents["pids"] / own / "7" / "cgroup.procs").write_text("3\n4\n")
+    assert cgroups.processes("7") == [3, 4]
+    assert cgroups.processes("8") == []
+    assert not cgroups.remove("7")
+    assert cgroups.remove("8")
+
+
+def test_version_2_is_found_from_the_own_folder_upwards(tmp_path):
+    own = tmp_path / "box/app/unit"
+    own.mkdir(parents=True)
+    mountinfo = (
+        f"30 25 0:26 / /sys rw - sysfs sysfs rw\n"
+        f"31 25 0:27 /docker/a {tmp_path} rw,nosuid shared:9 - cgroup2 cgroup rw\n"
+        f"32 25 0:27 / /elsewhere rw shared:9 - cgroup2 cgroup rw\n"
+    )
+    cgroup = "1:name=systemd:/x\n0::/docker/a/box/app/unit\n"
+    assert home_of(cgroup, mountinfo) is None
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    assert home_of(cgroup, mountinfo) == CgroupHome(2, {"": tmp_path})
+    (tmp_path / "box/cgroup.subtree_control").write_text("memory pids\n")
+    (own / "cgroup.subtree_control").write_text("memory cpu\n")
+    assert home_of(cgroup, mountinfo) == CgroupHome(2, {"": tmp_path / "box"})
+    assert home_of("1:name=systemd:/x\n", mountinfo) is None
+    assert home_of(cgroup, "30 25 0:26 / /sys rw - sysfs sysfs rw\n") is None
+    at_root = mountinfo.replace(" /docker/a ", " / ")
+    assert home_of("0::/box/app\n", at_root) == CgroupHome(2, {"": tmp_path / "box"})
+
+
+def test_version_1_is_found_by_controller_and_needs_memory_and_pids(tmp_path):
+    for name in ("memory/a", "cpu,cpuacct/a", "pids/a"):
+        (tmp_path / name).mkdir(parents=True)
+    mounts = {
+        "memory": f"31 25 0:27 / {tmp_path}/memory rw - cgroup cgroup rw,memory\n",
+        "cpu": f"32 25 0:28 / {tmp_path}/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n",
+        "pids": f"33 25 0:29 / {tmp_path}/pids rw - cgroup cgroup rw,pids\n",
+    }
+    cgroup = "4:memory:/a\n3:cpu,cpuacct:/a\n2:pids:/a\n0::/a\n"
+    parents = {
+        "memory": tmp_path / "memory/a",
+        "pids": tmp_path / "pids/a",
+        "cpu": tmp_path / "cpu,cpuacct/a",
+    }
+    assert home_of(cgroup, "".join(mounts.values())) == CgroupHome(1, parents)
+    without_cpu = {name: path for name, path in parents.items() if name != "cpu"}
+    assert home_of(cgroup, mounts["memory"] + mounts["pids"]) == CgroupHome(1, without_cpu)
+    assert home_of(cgroup, mounts["memory"] + mounts["cpu"]) is None
+    assert home_of("4:memory:/a\n2:pids:/none\n", "".join(mounts.values())) is None
+
+
+@pytest.mark.parametrize(
+    ("release", "own_user", "kind"),
+    [("5.13.0-9", False, "none"), ("5.14.0-9", False, "rlimit"), ("6.1.0", False, "rlimit"),
+     ("4.18.0", True, "rlimit"), ("4.18.0", False, "none")],
+)  # fmt: skip
+def test_without_cgroups_processes_are_counted_where_the_kernel_can(
+    monkeypatch, tree, release, own_user, kind
+):
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
+    assert limits_kind(None, own_user=own_user) == kind
+    assert limits_kind(Cgroups(tree), own_user=own_user) == "cgroup2"
+
+
+V1 = {
+    "memory": (["memory.limit_in_bytes"], ["memory.memsw.limit_in_bytes"]),
+    "pids": (["pids.max"], []),
+    "cpu": ([], ["cpu.cfs_quota_us"]),
+}
+V2 = {"": (["memory.max", "pids.max", "cgroup.procs"], ["memory.swap.max", "cpu.max"])}
+
+
+@pytest.mark.parametrize("by_controller", [V1, V2], ids=["v1", "v2"])
+def test_a_limit_that_cannot_be_set_is_an_error_where_it_is_needed(tmp_path, by_controller):
+    home = CgroupHome(
+        2 if by_controller is V2 else 1, {name: tmp_path / f"_{name}" for name in by_controller}
+    )
+    cgroups, own = Cgroups(home), f"clawrl-{identity(os.getpid())}"
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    for parent in home.parents.values():
+        (parent / own).mkdir(parents=True)
+    for controller, (needed, not_needed) in by_controller.items():
+        for file in not_needed:
+            (home.parents[controller] / own / file / file).mkdir(parents=True)
+            cgroups.join(file, Limits())
+        for file in needed:
+            (home.parents[controller] / own / file / file).mkdir(parents=True)
+            with pytest.raises(IsADirectoryError, match=file):
+                cgroups.join(file, Limits())
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+
+
+def test_groups_that_no_process_may_join_are_not_used(tree, tmp_path):
+    (tmp_path / f"{DEAD}").mkdir()
+    cgroups = open_cgroups(tree)
+    assert cgroups is not None
+    assert cgroups.version == 2
+    assert not (tmp_path / DEAD).exists()
+    own = tmp_path / f"clawrl-{identity(os.getpid())}"
+    control = own / "cgroup.subtree_control"
+    (own / "probe/pids.max").unlink()
+    (own / "probe/pids.max").mkdir()
+    assert open_cgroups(tree) is None
+    with pytest.raises(OSError, match="join a cgroup below"):
+        Cgroups(tree).open()
+    control.unlink()  # of a kernel it says what is handed down; here it is a file
+    control.mkdir()
+    assert open_cgroups(tree) is None
 
 
 def test_a_launcher_whose_empty_folder_was_swept_has_it_again(tree, tmp_path):

@@ -38,24 +38,29 @@ class CgroupHome:
 
 def find_cgroup_home() -> CgroupHome | None:
     """The cgroup folders that this process may write, or None. Changes nothing."""
-    paths = _own_paths()
-    mounts = _mounts()
+    process = Path("/proc/self")
+    return home_of((process / "cgroup").read_text(), (process / "mountinfo").read_text())
+
+
+def home_of(cgroup: str, mountinfo: str) -> CgroupHome | None:
+    """What these two files of /proc say of a process."""
+    paths, mounts = _own_paths(cgroup), _mounts(mountinfo)
     return _find_v2(paths, mounts) or _find_v1(paths, mounts)
 
 
-def _own_paths() -> dict[str, str]:
-    """Controller -> this process's cgroup; version 2 under the empty name."""
+def _own_paths(cgroup: str) -> dict[str, str]:
+    """Controller -> the process's cgroup; version 2 under the empty name."""
     paths: dict[str, str] = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    for line in cgroup.splitlines():
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
     return paths
 
 
-def _mounts() -> dict[str, tuple[str, Path]]:
+def _mounts(mountinfo: str) -> dict[str, tuple[str, Path]]:
     """Controller -> (root of the mount inside the hierarchy, mount point)."""
     mounts: dict[str, tuple[str, Path]] = {}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
         root, point = left.split()[3:5]
         kind, _, options = right.split()[:3]
