@@ -2,6 +2,7 @@
 
 python -m clawrl_gym.export runs/NAME OUT --step best --dtype bfloat16
 python -m clawrl_gym.export runs/serve OUT --user anna    # of her own weights
+python -m clawrl_gym.export s3://BUCKET/runs/NAME OUT     # where learner.remote_checkpoints copied
 
 OUT holds configuration, tokenizer, weights and a model card, and nothing of the learner:
 transformers, vLLM and policy.model=OUT load it as it is. With --form adapter it holds what
@@ -26,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", type=Path, help="the run's folder, runs/NAME")
+    parser.add_argument("run", help="the run's folder, runs/NAME, or its address, s3://BUCKET/NAME")
     parser.add_argument("out", type=Path, help="where the model goes; new or empty")
     parser.add_argument(
         "--step",

@@ -36,7 +36,8 @@ class PolicyConfig(Part):
 
     model: str = "tiny"
     """`tiny`, or `tiny_skills`, both shipped; a folder, a run (runs/NAME
-    is its newest checkpoint, runs/NAME/checkpoints/000050 one of them), or a Hugging Face id."""
+    is its newest checkpoint, runs/NAME/checkpoints/000050 one of them), where one was copied
+    (`learner.remote_checkpoints`: s3://BUCKET/NAME), or a Hugging Face id."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
     max_model_len: int = Field(2048, ge=128)
     """Context, in tokens."""

@@ -1,5 +1,5 @@
-"""What to serve and where: a shipped model, a folder, a run or a Hugging Face id, as a folder; the
-device.
+"""What to serve and where: a shipped model, a folder, a run, an address or a Hugging Face id, as a
+folder; the device.
 
 vLLM and the learner load the same folder, so both see the same files. Every wrong name is a
 ConfigError in one line.
@@ -19,7 +19,8 @@ from typing import Literal
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.installation import check_torch_builds, how_to_install
 from clawrl_gym.core.reach import why_unreachable
-from clawrl_gym.policy.checkpoints import WEIGHTS, pinned, run_of, why_missing
+from clawrl_gym.policy.checkpoints import WEIGHTS, run_of, why_missing
+from clawrl_gym.policy.remote_run import pinned_model
 from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
 from clawrl_gym.policy.weights import weight_files
 from clawrl_gym.policy.whole_model import holds_adapter, whole_model
@@ -95,7 +96,7 @@ def _local(model: str) -> Path | None:
     """The folder of a model that is here; None for an id of the hub."""
     if model in SHIPPED:
         return checked(shipped_dir(model))
-    folder = Path(pinned(model)).expanduser()
+    folder = Path(pinned_model(model)).expanduser()
     if folder.exists():
         folder = folder.resolve()
         return checked(whole_model(folder, resolve_model) if holds_adapter(folder) else folder)

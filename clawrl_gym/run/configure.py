@@ -17,8 +17,9 @@ from clawrl_gym.config import (
 )
 from clawrl_gym.config.compose import compose, split_search_path
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.checkpoints import is_run, pinned, run_of
+from clawrl_gym.policy.checkpoints import is_run, run_of
 from clawrl_gym.policy.models import is_shipped
+from clawrl_gym.policy.remote_run import pinned_model
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import kept_model
 from clawrl_gym.run.repeat import FLAG, repeated, split_config
@@ -111,11 +112,11 @@ def _pinned(config: C) -> C:
 
     Raises ConfigError for a run without one.
     """
-    config = _with_model(config, pinned(config.policy.model))
+    config = _with_model(config, pinned_model(config.policy.model))
     if isinstance(config, EvaluateConfig):
         return config
     distillation = config.trainer.distillation
-    distillation = distillation.model_copy(update={"teacher": pinned(distillation.teacher)})
+    distillation = distillation.model_copy(update={"teacher": pinned_model(distillation.teacher)})
     trainer = config.trainer.model_copy(update={"distillation": distillation})
     return config.model_copy(update={"trainer": trainer})
 

@@ -17,6 +17,7 @@ from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE, best_heldout, by_step
 from clawrl_gym.core.ownership import OWNER
+from clawrl_gym.core.remote_folder import is_address
 from clawrl_gym.policy.adapter_files import (
     ADAPTER,
     ADAPTER_SETTINGS,
@@ -25,6 +26,7 @@ from clawrl_gym.policy.adapter_files import (
 )
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, WEIGHTS, list_checkpoints, run_of
 from clawrl_gym.policy.models import HUB_ID, checkpoint_dtype, resolve_model
+from clawrl_gym.policy.remote_run import RemoteRun
 from clawrl_gym.policy.weights import DTYPE_BYTES, check_whole, files_beside_weights, weight_files
 from clawrl_gym.policy.whole_model import base_model, holds_adapter, write_whole
 from clawrl_gym.run.folder import RunFolder, free_bytes
@@ -64,15 +66,19 @@ def export_run(
 ) -> Exported:
     """Write a checkpoint of the run's folder `run` as a model's folder `out`, with a model card.
 
+    `run` may be an address, as `learner.remote_checkpoints` fills it: ADDRESS/NAME.
     `step` is an update, the newest one, or the best on held-out tasks; `dtype` None is what the run
     served in, of an adapter what it was learned in. `form`: `merged` is a whole model, `adapter` a
     folder of PEFT. `force` replaces a folder that an export wrote, never another one. `user`: whose
     weights; the run's own by default. `out` appears when it is whole. Raises ConfigError for what
     cannot be written.
     """
-    folder, out = RunFolder(_run_dir(Path(run))), Path(out)
+    remote = RemoteRun(str(run)) if is_address(str(run)) else None
+    folder, out = _records_of(remote) if remote else RunFolder(_run_dir(Path(run))), Path(out)
     values = folder.read_values()
-    chosen, source = _choose(folder, step, user)
+    chosen, source = _choose(folder, step, user, remote)
+    if remote is not None:
+        remote.fetch(chosen)
     model = _model_of(source, values)
     served = dtype or ("float32" if form == "adapter" else checkpoint_dtype(model))
     wanted = served if served in DTYPE_BYTES else "float32"
@@ -151,11 +157,23 @@ def _run_dir(path: Path) -> Path:
     return path
 
 
-def _choose(folder: RunFolder, step: int | str, user: str) -> tuple[int, Path]:
+def _records_of(remote: RemoteRun) -> RunFolder:
+    """What is known of a run whose checkpoints are elsewhere. Raises ConfigError."""
+    remote.checkpoints()  # there is one
+    remote.fetch_records()
+    return RunFolder(remote.folder)
+
+
+def _choose(
+    folder: RunFolder, step: int | str, user: str, remote: RemoteRun | None
+) -> tuple[int, Path]:
     """The update that is meant, and its checkpoint. Raises ConfigError with those there are."""
+    run = remote.address if remote else str(folder.path)
+    if remote is not None and user != OWNER:
+        raise ConfigError(f"got --user {user} and {run}, where no user's own weights are copied")
     place = checkpoints_of(folder.path, user)
-    checkpoints = list_checkpoints(place)
-    whose = str(folder.path) if user == OWNER else f"{user} in {folder.path}"
+    checkpoints = remote.checkpoints() if remote else list_checkpoints(place)
+    whose = run if user == OWNER else f"{user} in {run}"
     if not checkpoints:
         why = "nothing was learned yet, or they were removed"
         if user != OWNER:
