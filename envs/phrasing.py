@@ -110,6 +110,17 @@ def draw_style(draw: Draw, count: int, depends: Depends) -> Style:
     return draw.pick(styles)
 
 
+def framed(
+    draw: Draw, split: Split, clauses: Sequence[str], depends: Depends, openings: Choices
+) -> Ordered:
+    """A whole request for things that stand in the order of the work, in one of all styles."""
+    body, order = draw_style(draw, len(clauses), depends).write(draw, split, clauses, depends)
+    opening, closing = draw.pick(openings[split]), draw.pick(CLOSINGS[split])
+    if body.endswith("\n"):  # a list, after which a line begins
+        closing = closing.lstrip()
+    return f"{opening}{body}{closing}", order
+
+
 def plain_styles(count: int) -> tuple[Style, ...]:
     """Those in which the text has the order of the work."""
     return (FLOW,) if count == 1 else (FLOW, LISTING, _RUN_ON)
@@ -124,6 +135,12 @@ def numbered(draw: Draw, split: Split, clauses: Sequence[str]) -> str:
     """Clauses as a list."""
     lines = [f"{i}. {upper(clause)}" for i, clause in enumerate(clauses, 1)]
     return "\n".join([draw.pick(_INTRO[split]), *lines, ""])
+
+
+def with_budget(request: str, replies: int) -> str:
+    """A request that says how many replies there are."""
+    between = "" if request.endswith("\n") else " "
+    return f"{request}{between}You have {replies} replies."
 
 
 def upper(sentence: str) -> str:

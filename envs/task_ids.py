@@ -4,7 +4,7 @@ says, and the content that belongs to it in its split."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
@@ -116,6 +116,19 @@ def split_of_content(content: str) -> Split:
     """The one split that a content belongs to: what is held out is never seen in training."""
     digest = hashlib.sha256(content.encode(errors="replace")).digest()
     return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
+
+
+def composition_split(names: Iterable[str]) -> Split:
+    """The one split that skills in this order belong to."""
+    return split_of_content(" ".join(names))
+
+
+def first_drawn(seed: str, draw: Callable[[Draw], T | None], attempts: int) -> T:
+    """The first that follows from the seed of draws that may come to nothing."""
+    for attempt in range(attempts):
+        if (drawn := draw(Draw(f"{seed}/{attempt}"))) is not None:
+            return drawn
+    raise TaskError(f"{seed!r} came to nothing in {attempts} attempts")
 
 
 def draw_content(

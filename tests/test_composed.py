@@ -11,8 +11,7 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.task_ids import GeneratedTasks, split_of_content
-from clawrl_gym.envs.terminal.composed.composer import composition_split
+from clawrl_gym.envs.task_ids import GeneratedTasks, composition_split, split_of_content
 from clawrl_gym.envs.terminal.composed.families import FAMILIES, PLAIN_FAMILIES, Composed
 from clawrl_gym.envs.terminal.composed.generated import (
     HELDOUT_FAMILIES,

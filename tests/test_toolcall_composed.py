@@ -14,8 +14,8 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.task_ids import composition_split
 from clawrl_gym.envs.toolcall.composed.actions import ACTIONS
-from clawrl_gym.envs.toolcall.composed.composer import composition_split
 from clawrl_gym.envs.toolcall.composed.families import FAMILIES, MOST_CALLS, Composed
 from clawrl_gym.envs.toolcall.composed.generated import (
     HELDOUT_FAMILIES,

@@ -6,13 +6,13 @@ What a part makes is what later parts go on with wherever that fits.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw, text
-from clawrl_gym.envs.task_ids import split_of_content
+from clawrl_gym.envs.task_ids import composition_split
 from clawrl_gym.envs.terminal.composed.heldout import log_folder, messy_folder
 from clawrl_gym.envs.terminal.composed.library import HELDOUT_SKILLS, SKILLS
 from clawrl_gym.envs.terminal.composed.notes import Notes
@@ -303,11 +303,6 @@ class Composer:
             self._kinds[args["b"]] = source if skill.same else skill.makes
         there = self._now.files.keys() | self._now.folders
         self._kinds = {path: kind for path, kind in self._kinds.items() if path in there}
-
-
-def composition_split(skills: Sequence[str]) -> Split:
-    """The one split that skills in this order belong to."""
-    return split_of_content(" ".join(skills))
 
 
 @cache

@@ -11,10 +11,10 @@ import json
 import shlex
 import stat
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.task_ids import GeneratedTasks, parse_id, select_families
+from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, select_families
 from clawrl_gym.envs.terminal.checks import Absent, FileIs, ModeIs, TarHolds, tar_files
 from clawrl_gym.envs.terminal.composed.families import FAMILIES, PLAIN_FAMILIES, Composed
 from clawrl_gym.envs.terminal.composed.plan import Plan
@@ -72,12 +72,8 @@ def make_task(task_id: str) -> Task:
 
 def compose(family: str, split: Split, number: int) -> Composed:
     """What an id stands for, before it is a task."""
-    draws = (Draw(f"{family}/{split}/{number}/{attempt}") for attempt in range(_MAX_ATTEMPTS))
-    return next(
-        composed
-        for draw in draws
-        if (composed := _ALL_FAMILIES[family].draw(draw, split)) is not None
-    )
+    draw = partial(_ALL_FAMILIES[family].draw, split=split)
+    return first_drawn(f"{family}/{split}/{number}", draw, _MAX_ATTEMPTS)
 
 
 def _setup(plan: Plan) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.titles import MEETING_TITLES, TICKET_TITLES
 from clawrl_gym.envs.toolcall.composed.skill import Kind, Unfit, Value
 from clawrl_gym.envs.toolcall.office.world import (
     DAYS,
@@ -28,23 +29,6 @@ ROOMS = ("Alder", "Birch", "Cedar", "Elm", "Fir", "Hazel", "Larch", "Maple", "Oa
 TAGS = ("billing", "export", "hardware", "login", "network", "print", "search", "security")
 SORTS = ("chair", "desk", "headset", "keyboard", "lamp", "monitor")
 ADJECTIVES = ("black", "compact", "folding", "grey", "oak", "small", "steel", "white")
-TICKET_TITLES = (
-    "Printer jams", "Login fails", "Invoice is missing", "Screen flickers", "Export is empty",
-    "Door does not lock", "Heating is cold", "Password expired", "Search finds nothing",
-    "Report is late", "Phone line is dead", "Backup was skipped", "Mail bounces", "Map is outdated",
-    "Lift is stuck", "Badge is refused", "Camera is dark", "Form loses entries", "Link is broken",
-    "Totals are wrong", "Window is cracked", "Scanner is slow", "Licence ran out",
-    "Calendar is off by a day", "Video has no sound", "Keyboard is sticky", "Fridge leaks",
-    "Logo is blurred", "Signature is missing", "Price list is old",
-)  # fmt: skip
-MEETING_TITLES = (
-    "Budget review", "Design sync", "Release plan", "Customer call", "Safety briefing",
-    "Hiring round", "Sales forecast", "Team lunch", "Contract talk", "Data clinic", "Press preview",
-    "Quarter kickoff", "Road map", "Supplier visit", "Training day", "Usability test", "Stand-up",
-    "Retrospective", "Fire drill", "Town hall", "Market study", "Tax workshop", "Prototype demo",
-    "Office move",
-)  # fmt: skip
-
 T = TypeVar("T")
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.phrasing import Choices
-from clawrl_gym.envs.task_ids import split_of_content
+from clawrl_gym.envs.task_ids import composition_split
 from clawrl_gym.envs.toolcall.composed.actions import ACTIONS
 from clawrl_gym.envs.toolcall.composed.cast import DRAWN, Cast, records, values
 from clawrl_gym.envs.toolcall.composed.lookups import LOOKUPS, QUESTIONS
@@ -334,11 +334,6 @@ class Composer:
         letter = {Kind.TICKET: "T", Kind.MEETING: "M", Kind.ORDER: "O"}[skill.makes]
         new = next(record_id for record_id in made if record_id.startswith(letter))
         self._made.append(Ref(skill.makes, new, said, guess=new))
-
-
-def composition_split(names: Sequence[str]) -> Split:
-    """The one split that skills in this order belong to."""
-    return split_of_content(" ".join(names))
 
 
 def _lends_itself(skill: Skill, twist: Twist) -> bool:

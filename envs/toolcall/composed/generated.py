@@ -7,10 +7,12 @@ and no way of asking is used in both. Families that are held out as a whole have
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from clawrl_gym.core.types import Json, Split
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.task_ids import GeneratedTasks, parse_id, select_families
+from clawrl_gym.envs.phrasing import with_budget
+from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, select_families
 from clawrl_gym.envs.toolcall.composed.families import FAMILIES, Composed
 from clawrl_gym.envs.toolcall.composed.goals import (
     CONFIRMING,
@@ -21,7 +23,7 @@ from clawrl_gym.envs.toolcall.composed.goals import (
     SeenGoal,
 )
 from clawrl_gym.envs.toolcall.composed.plan import Plan, Turn
-from clawrl_gym.envs.toolcall.composed.wording import system, with_budget
+from clawrl_gym.envs.toolcall.composed.wording import system
 from clawrl_gym.envs.toolcall.families.family import replies
 from clawrl_gym.envs.toolcall.goals import AnswerGoal
 from clawrl_gym.envs.toolcall.office.toolset import TOOLS
@@ -82,12 +84,8 @@ def task_of(task_id: str, composed: Composed) -> ToolTask:
 
 def compose(family: str, split: Split, number: int) -> Composed:
     """What an id stands for, before it is a task."""
-    seeds = (f"{PREFIX}{family}/{split}/{number}/{attempt}" for attempt in range(_MAX_ATTEMPTS))
-    return next(
-        composed
-        for seed in seeds
-        if (composed := FAMILIES[family].draw(Draw(seed), split)) is not None
-    )
+    draw = partial(FAMILIES[family].draw, split=split)
+    return first_drawn(f"{PREFIX}{family}/{split}/{number}", draw, _MAX_ATTEMPTS)
 
 
 def _as_reply(turn: Turn) -> str | list[tuple[str, Json]]:

@@ -7,11 +7,9 @@ from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.phrasing import CLOSINGS, Choices, Ordered, draw_style
+from clawrl_gym.envs.phrasing import Choices, Ordered, framed
 from clawrl_gym.envs.toolcall.composed.plan import Part
 from clawrl_gym.envs.toolcall.composed.rules import ALWAYS
-
-_BUDGET = "You have {n} replies."
 
 _OPENING: Choices = MappingProxyType(
     {
@@ -38,17 +36,7 @@ def request(draw: Draw, split: Split, parts: Sequence[Part]) -> Ordered:
         clause if part.answer is None else f"{part.words['lead']} {clause}"
         for clause, part in zip(clauses, parts, strict=True)
     ]
-    body, order = draw_style(draw, len(parts), depends).write(draw, split, clauses, depends)
-    opening, closing = draw.pick(_OPENING[split]), draw.pick(CLOSINGS[split])
-    if body.endswith("\n"):  # a list, after which a line begins
-        closing = closing.lstrip()
-    return f"{opening}{body}{closing}", order
-
-
-def with_budget(request: str, replies: int) -> str:
-    """A request that says how many replies there are."""
-    between = "" if request.endswith("\n") else " "
-    return f"{request}{between}{_BUDGET.format(n=replies)}"
+    return framed(draw, split, clauses, depends, _OPENING)
 
 
 def system(rules: Sequence[str]) -> str:
