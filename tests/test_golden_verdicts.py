@@ -19,6 +19,7 @@ import pytest
 from clawrl_gym.core.types import Json, Message
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.tool_fields import Fields
+from clawrl_gym.judge.user_rules import restates
 from tests.answers import HALVES, LANGUAGES, UNDECLARED, answers, finding_of, speech
 from tests.fakes_judge import reply, tool, user
 from tests.test_judge_rules import NEGATIVE, NEUTRAL, POSITIVE, REQUEST
@@ -95,6 +96,37 @@ def of_answers() -> dict[str, str]:
     return told
 
 
+def of_requests() -> dict[str, str]:
+    """Whether a request is known again: a sign for each way in which it is said once more."""
+    told: dict[str, str] = {}
+    for request in REQUESTS:
+        words = request.split()
+        said = [
+            request.upper(),
+            *(" ".join(words[:at] + words[at + 1 :]) for at in range(len(words))),
+            *(" ".join([*words[:at], "blue", *words[at:]]) for at in range(len(words))),
+            *(" ".join([*words[:at], word[::-1], *words[at + 1 :]]) for at, word in _at(words)),
+            *(" ".join([*words[:at], word[1:], *words[at + 1 :]]) for at, word in _at(words)),
+            *(" ".join([*words[:at], word.title(), *words[at + 1 :]]) for at, word in _at(words)),
+            *(f"{request} {' '.join(f'more{number}' for number in range(n))}" for n in range(8)),
+            *(f"please {request} again, I said {word}" for word in words),
+            request.replace("3", "4"), request.replace("a", "e", 1), request * 2, request[:6],
+        ]  # fmt: skip
+        told[request] = "".join("+" if restates(text, request) else "." for text in said)
+    return told
+
+
+REQUESTS = (
+    "count the lines of server.log", "list files", "Translate 'good morning' into French for Anna",
+    "what is 3 + 4 * 5", "delete it", "write a polite email to my boss about the late delivery",
+    "今日の天気を教えて", "写诗", "remind me tomorrow at 3 to call Dr. Smith",
+)  # fmt: skip
+
+
+def _at(words: list[str]) -> list[tuple[int, str]]:
+    return list(enumerate(words))
+
+
 _AROUND: dict[str, Json] = {
     "alone": {},
     "beside data": {"order": 7},
@@ -164,10 +196,15 @@ def test_answers_in_json_are_read_as_they_were() -> None:
     assert {name: (now[name], golden[name]) for name in now if now[name] != golden[name]} == {}
 
 
+def test_requests_are_known_again_as_they_were() -> None:
+    assert of_requests() == json.loads(GOLDEN.read_text("utf-8"))["requests"]
+
+
 if __name__ == "__main__":
     everything = {
         "results": {name: of_results(name) for name in LISTS},
         "words": of_words(),
         "answers": of_answers(),
+        "requests": of_requests(),
     }
     GOLDEN.write_text(json.dumps(everything, indent=0, ensure_ascii=False) + "\n", "utf-8")
