@@ -337,7 +337,7 @@ class Episode:
     scores: dict[str, float] = field(default_factory=dict)
     """What else the environment measured, by name; averaged in the run's metrics."""
     notice: str | None = None
-    """What its worker noticed after it, for people, such as a leak."""
+    """What its worker noticed, for people, such as a leak or that environments wait for room."""
     is_reported: bool = False
     """People were told of its error already: all episodes of a worker that ended have the same."""
     transcript: Transcript | None = None

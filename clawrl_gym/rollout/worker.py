@@ -33,6 +33,7 @@ from clawrl_gym.rollout.environment_thread import EnvironmentThread
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from clawrl_gym.rollout.harness import Harness, run_harness
 from clawrl_gym.rollout.memory import Cure, MemoryWatch
+from clawrl_gym.rollout.notices import Notices
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerRetired
 from clawrl_gym.rollout.stage import Stage, Stages
 from clawrl_gym.rollout.threads import SharedThreads
@@ -137,11 +138,13 @@ class RolloutWorker(EpisodeRunner):
         self._policy = policy
         self._request_timeout_s = request_timeout_s
         self._replaceable = False
+        self._notices = Notices()
         self._chat: PolicyChat | None = None
 
     def may_be_replaced(self) -> None:
-        """It is a process of its own, which somebody starts again."""
+        """It is a process of its own, which somebody starts again, and whose log nobody reads."""
         self._replaceable = True
+        self._notices.listen()
 
     async def ready(self) -> bool:
         """Answers once the actor runs; opens the connection pool on the actor's own loop.
@@ -162,7 +165,7 @@ class RolloutWorker(EpisodeRunner):
         self._in_flight += 1
         try:
             episode = await self._run(spec)
-            return replace(episode, notice=self._look_at_memory())
+            return replace(episode, notice=self._look_at_memory() or self._notices.next())
         finally:
             self._in_flight -= 1
 
@@ -233,5 +236,6 @@ class RolloutWorker(EpisodeRunner):
         """Close every environment and the connections."""
         await asyncio.gather(*(one.close() for cast in self._casts.values() for one in cast.all))
         self._threads.end()
+        self._notices.close()
         if self._chat is not None:
             await self._chat.close()
