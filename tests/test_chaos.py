@@ -23,6 +23,7 @@ from tests.chaos.invariants import ALWAYS, AT_THE_END, Forecast, records, violat
 from tests.chaos.ledger import LedgerAgent, acknowledged, digest_of
 from tests.chaos.leftovers import Traces
 from tests.chaos.processes import PARTS, Process, below, find, playing
+from tests.chaos.target import fill_disk
 
 UPDATES, GROUPS, MEMBERS, TURNS = 2, 2, 2, 2
 
@@ -356,3 +357,27 @@ def test_an_end_is_one_line_with_its_cause_and_how_to_go_on(
 ) -> None:
     told = faults_of_parting(lines, Path("/runs/one"))
     assert [line.partition(":")[0] for line in told] == faults
+
+
+@pytest.mark.root
+def test_a_disk_is_full_however_much_is_written_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(disk)], check=True)
+    allocate = os.posix_fallocate
+
+    def late(descriptor: int, offset: int, length: int) -> None:
+        with (disk / "of the run").open("ab") as file:
+            file.write(b"x" * 10_000)
+        allocate(descriptor, offset, length)
+
+    monkeypatch.setattr(os, "posix_fallocate", late)
+    try:
+        with (disk / "hog").open("wb") as hog:
+            fill_disk(hog.fileno())
+        free = os.statvfs(disk)
+        assert free.f_bavail * free.f_frsize < 16_384
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

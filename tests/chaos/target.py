@@ -6,6 +6,7 @@ can be filled), the ledger, what each of its lives printed; its TMPDIR is a fold
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -222,8 +223,7 @@ class Target:
     def full_disk(self) -> Iterator[None]:
         """Inside, there is no room on its disk."""
         with tempfile.TemporaryFile(dir=self.disk) as hog:
-            free = os.statvfs(self.disk)
-            os.posix_fallocate(hog.fileno(), 0, free.f_bavail * free.f_frsize)
+            fill_disk(hog.fileno())
             yield
 
     def close(self) -> None:
@@ -288,3 +288,14 @@ class ServingTarget(Target):
     def close(self) -> None:
         self._end_talks()
         super().close()
+
+
+def fill_disk(descriptor: int) -> None:
+    """Have an open, empty file take all there is. The run writes meanwhile: nobody can know how
+    much that will be."""
+    size_bytes = 0
+    for step_bytes in (16 << 20, 4 << 10):
+        with contextlib.suppress(OSError):  # there is no room for so much more
+            while True:
+                os.posix_fallocate(descriptor, size_bytes, step_bytes)
+                size_bytes += step_bytes
