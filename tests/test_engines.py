@@ -14,6 +14,7 @@ from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine_host import EngineHost
+from clawrl_gym.run import engines
 from clawrl_gym.run.engine_actor import Lost
 from clawrl_gym.run.engines import RemoteEngine
 from clawrl_gym.run.placement import EngineNeeds
@@ -56,6 +57,10 @@ class NearProcess:
         self._dead = asyncio.Event()
         self.heard = asyncio.Event()
         self.heard.set()
+
+    @property
+    def is_dead(self) -> bool:
+        return self._dead.is_set()
 
     async def place(self) -> tuple[str, str]:
         return self._name, f"id of {self._name}"
@@ -106,8 +111,12 @@ class Rig:
             self.phases.append,
             self._hold,
             spawn=self.node.spawn,
+            admit=self._admit,
             silent_s=silent_s,
+            refused_pause_s=0.01,
         )
+        self.other_versions: set[str] = set()
+        """Names of nodes that have them."""
 
     async def publish(self, version: int) -> Path:
         weights = write_safetensors(self._folder / f"{version}.safetensors", 9, version)
@@ -122,6 +131,10 @@ class Rig:
 
     async def served(self) -> tuple[int, str]:
         return await served(self.engine.base_url) if self.engine.alive else (-1, "")
+
+    async def _admit(self, node_id: str) -> None:
+        if node_id.removeprefix("id of ") in self.other_versions:
+            raise ConfigError("it has ray 1.0, expected ray 2.0")
 
     async def _needs(self) -> EngineNeeds:
         return EngineNeeds({"engine": 1.0}, 0)
@@ -174,6 +187,34 @@ async def test_one_that_dies_is_begun_again_with_what_has_become_current(tmp_pat
         assert closed
         assert "the actor died; starting another" in rig.phases
         assert not watching.done()
+
+
+async def test_a_node_that_joins_with_another_version_takes_no_engine(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.other_versions = {"node 2", "node 3"}
+    async with watched(rig):
+        rig.node.processes[0].kill()
+        await until(lambda: len(rig.node.processes) == 4)
+        weights = await rig.publish(1)
+        await rig.until_served(1, weights)
+    refused = [line for line in rig.phases if "takes no engine" in line]
+    assert refused == [
+        "the node node 2 takes no engine: it has ray 1.0, expected ray 2.0; waiting for another "
+        "node",
+        "the node node 3 takes no engine: it has ray 1.0, expected ray 2.0; waiting for another "
+        "node",
+    ]
+
+
+async def test_where_every_node_has_another_version_the_reason_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_PLACING_S", 0.3)
+    rig = Rig(tmp_path)
+    rig.other_versions = {f"node {number}" for number in range(1, 1000)}
+    with pytest.raises(PolicyError, match=r"no node .* within 0.3 s \(the node .* expected ray"):
+        await rig.engine.start(0, None)
+    assert rig.node.processes[-1].is_dead
 
 
 async def test_a_silent_one_is_not_waited_for_and_catches_up_when_it_is_heard_again(

@@ -20,6 +20,7 @@ from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.rollout.probe import import_path
+from clawrl_gym.run.admission import compare_machine
 from clawrl_gym.run.engine_actor import RayProcess, put_chunk
 from clawrl_gym.run.engines import ClusterEngines
 from clawrl_gym.run.learner_away import RayLearnerAway
@@ -105,10 +106,17 @@ async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_di
         return needs_of_engines(2, living_nodes())
 
     phases: list[str] = []
+    admitted: set[str] = set()
+
+    async def admit(node_id: str) -> None:
+        (node,) = [node for node in living_nodes() if node.id == node_id]
+        await compare_machine(node, phases.append)
+        admitted.add(node_id)
+
     config = PolicyConfig(servers=2)
     spawn = partial(RayProcess, make=StubServer, cache=str(tmp_path / "cache"))
     depot = Depot(model, str(model), tmp_path / "depot", put_chunk)
-    engines = ClusterEngines(config, depot, tmp_path / "logs", needs, spawn=spawn)
+    engines = ClusterEngines(config, depot, tmp_path / "logs", needs, spawn=spawn, admit=admit)
     servers = PolicyServers(
         config,
         model,
@@ -138,6 +146,7 @@ async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_di
                 await asyncio.sleep(0.2)
         assert not watching.done()
         watching.cancel()
+        assert len(admitted) == 3, "the one that joined later, too"
         assert b"the stub starts" in (tmp_path / "logs" / "vllm.log").read_bytes()
     finally:
         await servers.stop()

@@ -45,6 +45,7 @@ _LAST_WORDS = (b"Fatal Python error", b"Traceback (most", b"*** SIG")
 _RAY_PROCESSES = ("gcs_server", "raylet")
 _JOIN_S = 60.0
 _LOOK_S = 1.0
+_APPEARS_S = 10.0
 _SILENCE_S = 20.0
 """Ray itself ends this process after a minute without its head."""
 
@@ -91,6 +92,18 @@ class Cluster:
     @property
     def node_timeout_s(self) -> float:
         return self._config.node_timeout_s
+
+    async def node(self, node_id: str) -> Node:
+        """One of a joined cluster, which may have joined just now. Raises ConfigError when it is
+        not there."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_APPEARS_S):
+                while True:
+                    for node in self.nodes:
+                        if node.id == node_id:
+                            return node
+                    await asyncio.sleep(_LOOK_S / 4)
+        raise ConfigError("it has left the cluster")
 
     async def start(self) -> None:
         """Start or join it; takes some seconds. Raises ClusterError, or ConfigError for a cluster

@@ -38,6 +38,8 @@ _SILENT_S = 10.0
 _FORGIVEN_S = 300.0
 """An engine that was well for so long starts the count of deaths afresh."""
 _PAUSE_S = 1.0
+_REFUSED_PAUSE_S = 5.0
+"""After a node that takes no engine: it is the one with room, and would be asked at once again."""
 _STOP_S = 10.0
 
 
@@ -58,6 +60,12 @@ class Process(Protocol):
 
 Spawn = Callable[[PolicyConfig, str, EngineNeeds], Process]
 """Begins a process for an engine with this configuration and key."""
+Admit = Callable[[str], Awaitable[None]]
+"""Raises ConfigError for a node, by its id, that cannot take an engine."""
+
+
+async def _anybody(node_id: str) -> None:
+    pass
 
 
 class RemoteEngine:
@@ -76,10 +84,13 @@ class RemoteEngine:
         *,
         spawn: Spawn,
         on_node: Callable[[str], None] = lambda _: None,
+        admit: Admit = _anybody,
         silent_s: float = _SILENT_S,
+        refused_pause_s: float = _REFUSED_PAUSE_S,
     ) -> None:
         """`needs` answers once the cluster is there; `log` is where vLLM's own log is kept;
-        `on_node` is told the id of each node that it comes to. After `silent_s` without a word
+        `on_node` is told the id of each node that it comes to, once `admit` has let it. A node that
+        is refused is told once, and another one is waited for. After `silent_s` without a word
         from its node, nobody waits for its answers any more."""
         self.key = secrets.token_urlsafe(32)
         self._config = config.model_copy(update={"port": 0})
@@ -89,6 +100,9 @@ class RemoteEngine:
         self._on_phase = on_phase
         self._hold = hold
         self._on_node = on_node
+        self._admit = admit
+        self._refused: set[str] = set()
+        self._refused_pause_s = refused_pause_s
         self._silent_s = silent_s
         self._spawn = spawn
         self._process: Process | None = None
@@ -228,20 +242,37 @@ class RemoteEngine:
         """Have a process on some node; waits for one that joins."""
         needs = await self._needs()
         self._on_phase("waiting for a node")
-        self._phases_heard = self._log_bytes = 0
-        self._process = self._spawn(self._config, self.key, needs)
+        refusal: ConfigError | None = None
         try:
             async with asyncio.timeout(limit_s):
-                self._node, node_id = await self._process.place()
+                while (refusal := await self._try_a_node(needs)) is not None:
+                    await self._let_go()
+                    await asyncio.sleep(self._refused_pause_s)
         except BaseException as error:
             await self._let_go()
             if isinstance(error, TimeoutError):
+                why = "" if refusal is None else f" ({refusal})"
                 raise PolicyError(
-                    f"no node of the cluster had room for an engine within {limit_s:g} s"
+                    f"no node of the cluster had room for an engine within {limit_s:g} s{why}"
                 ) from None
             raise
-        self._on_node(node_id)
         self._on_phase(f"on the node {self._node}")
+
+    async def _try_a_node(self, needs: EngineNeeds) -> ConfigError | None:
+        """Have a process on whichever node has room first; why that one takes no engine."""
+        self._phases_heard = self._log_bytes = 0
+        self._process = self._spawn(self._config, self.key, needs)
+        self._node, node_id = await self._process.place()
+        try:
+            await self._admit(node_id)
+        except ConfigError as error:
+            refusal = ConfigError(f"the node {self._node} takes no engine: {error}")
+            if node_id not in self._refused:
+                self._refused.add(node_id)
+                self._on_phase(f"{refusal}; waiting for another node")
+            return refusal
+        self._on_node(node_id)
+        return None
 
     async def _give_model(self) -> None:
         if not await self._ask("find_model", await self._depot.source(), limit_s=None):
@@ -288,13 +319,16 @@ class RemoteEngine:
         """End the process, if it is there; connections that wait for it are closed."""
         process, self._process, self._base_url = self._process, None, None
         self._is_silent = False
-        await self._close_connections()
-        if process is not None:
+        try:
+            await self._close_connections()
             with contextlib.suppress(Exception):  # it has ended, or Ray itself, and vLLM with them
                 async with asyncio.timeout(_STOP_S):
-                    await process.call("stop")
+                    if process is not None:
+                        await process.call("stop")
+        finally:  # also when nobody waits any more
             with contextlib.suppress(Exception):
-                process.kill()
+                if process is not None:
+                    process.kill()
 
     async def _close_connections(self) -> None:
         """Those that wait for an answer which may never come; who waits asks elsewhere."""
@@ -332,14 +366,17 @@ class ClusterEngines:
         needs: Callable[[], Awaitable[EngineNeeds]],
         *,
         spawn: Spawn = RayProcess,
+        admit: Admit = _anybody,
     ) -> None:
-        """`needs` answers once the cluster is there; `logs` is where vLLM's own logs are kept."""
+        """`needs` answers once the cluster is there; `logs` is where vLLM's own logs are kept;
+        `admit` is asked about each node that an engine comes to."""
         self._config = config
         self._depot = depot
         self._logs = logs
         self._ask_needs = needs
         self._needs: EngineNeeds | None = None
         self._spawn = spawn
+        self._admit = admit
         self._nodes: list[str] = []
         self._placed = asyncio.Event()
 
@@ -353,6 +390,7 @@ class ClusterEngines:
             hold,
             spawn=self._spawn,
             on_node=self._on_node,
+            admit=self._admit,
         )
 
     async def a_node(self) -> str:

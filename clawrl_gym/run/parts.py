@@ -76,6 +76,8 @@ class RunParts:
         self.folder = folder
         self._users = users
         self._cluster_is_up = asyncio.Event()
+        self._compared: set[str] = set()
+        """Ids of nodes whose versions are this machine's."""
         self.cluster = Cluster(
             config.ray, foreign_modules(config, envs), kept_logs=folder.logs / "ray"
         )
@@ -94,7 +96,11 @@ class RunParts:
         )
         if self._config.policy.placement == "nodes":
             self._engines = ClusterEngines(
-                self._config.policy, self._depot, self.folder.logs, self._needs_of_engines
+                self._config.policy,
+                self._depot,
+                self.folder.logs,
+                self._needs_of_engines,
+                admit=self._admit_engine,
             )
             self.policy.make_engine = self._engines
         self.policy.adapter = served_adapter(
@@ -211,7 +217,14 @@ class RunParts:
                 await compare_machine(node, self._view.message)
             except ConfigError as error:
                 raise ConfigError(f"node {node.label} cannot take an engine: {error}") from error
+            self._compared.add(node.id)
         return needs
+
+    async def _admit_engine(self, node_id: str) -> None:
+        """Raises ConfigError for a node that joined later with other versions, or has gone."""
+        if node_id not in self._compared:
+            await compare_machine(await self.cluster.node(node_id), self._view.message)
+            self._compared.add(node_id)
 
     async def _place_of_learner(self) -> dict[str, object]:
         if self._config.learner.placement == "apart":
