@@ -6,7 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-from clawrl_gym.policy.reply_parser import EngineEvents
+from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser, whole_reply
 
 
 def processor(starts: list[tuple[str, int]]) -> Any:
@@ -67,3 +67,153 @@ def test_versions_that_cannot_be_found_wait_for_the_end() -> None:
     event = EngineEvents(lost, None).event(result([1]))
     assert event is not None
     assert event["versions"] == []
+
+
+class Halves:
+    """A parser as vLLM's are: `<` begins a call, which it holds back until `>`; `(` a thought."""
+
+    def __init__(self, made: list[Any], *arguments: Any, **more: Any) -> None:
+        self.made = made
+        self.arguments = (arguments, more)
+        self.prompt_ids: list[int] = []
+        made.append(self)
+        self._held = ""
+
+    def adjust_request(self, request: Any) -> Any:
+        return SimpleNamespace(skip_special_tokens=request.skips)
+
+    def set_prompt_token_ids(self, ids: list[int]) -> None:
+        self.prompt_ids = ids
+
+    def parse_delta(
+        self, text: str, ids: list[int], request: Any, *, prompt_token_ids: Any, finished: bool
+    ) -> Any:
+        assert prompt_token_ids == [1, 2]
+        self.prompt_ids = prompt_token_ids
+        self._held += text
+        if self._held.startswith("<") and not self._held.endswith(">"):
+            return None
+        said, self._held = self._held, ""
+        if said.startswith("<"):
+            names = said.strip("<>").split("+")
+            calls = [_call(at, name) for at, name in enumerate(names)]
+            return SimpleNamespace(content=None, reasoning=None, tool_calls=calls)
+        if said.startswith("("):
+            return SimpleNamespace(content=None, reasoning=said, tool_calls=None)
+        return SimpleNamespace(content=said, reasoning=None, tool_calls=None)
+
+    def parse(
+        self, text: str, request: Any, *, enable_auto_tools: bool, model_output_token_ids: Any
+    ) -> tuple[None, str | None, list[Any]]:
+        assert enable_auto_tools
+        assert (self.prompt_ids, len(model_output_token_ids)) == ([1, 2], len(text))
+        if "!" in text:
+            function = SimpleNamespace(name="f", arguments="{}", id="own")
+            return None, None, [function]
+        return None, request.rest or text, []
+
+
+def _call(index: int, name: str) -> Any:
+    fields = {"index": index, "function": {"name": name}, "id": None}
+    return SimpleNamespace(
+        index=index,
+        model_dump=lambda exclude_none: {k: v for k, v in fields.items() if v is not None},
+    )
+
+
+class Spelled(ReplyParser):
+    """Each id is a letter."""
+
+    def _texts(self, ids: list[int]) -> list[str]:
+        return [chr(token) for token in ids]
+
+
+def reader(**request: Any) -> tuple[Spelled, Any, list[Halves]]:
+    wishes = {"tools": ["t"], "tool_choice": "required", "skips": True, "rest": None}
+    asked = SimpleNamespace(**wishes | {"parallel_tool_calls": None} | request)
+    made: list[Halves] = []
+    renderer: Any = SimpleNamespace(
+        renderer=SimpleNamespace(get_tokenizer=lambda: "tokenizer"),
+        parser=lambda *arguments, **more: Halves(made, *arguments, **more),
+        effective_chat_template_kwargs=lambda request: {"think": request is asked},
+        model_config="model",
+    )
+    return Spelled(renderer, asked, [1, 2]), asked, made
+
+
+def replayed(text: str, one: Spelled | None = None, **how: Any) -> list[Event]:
+    ids = [ord(letter) for letter in text]
+    return list((one or reader()[0]).replay(ids, **{"visible": len(ids), **how}))
+
+
+def test_a_call_that_is_demanded_is_read_like_one_that_is_allowed() -> None:
+    _, asked, (parser,) = reader()
+    assert asked.tool_choice == "auto"
+    assert parser.arguments == (
+        ("tokenizer", ["t"]), {"chat_template_kwargs": {"think": True}, "model_config": "model"},
+    )  # fmt: skip
+    assert reader(tool_choice="none")[1].tool_choice == "none"
+    assert reader(tools=None)[1].tool_choice == "required"
+    assert [reader(skips=skips)[0].skips_special for skips in (True, False)] == [True, False]
+
+
+def test_deltas_are_what_the_parser_makes_of_each_piece() -> None:
+    one, _, made = reader()
+    assert one.read("he", [1], last=False) == {"content": "he"}
+    assert one.read("(hm", [2], last=False) == {"reasoning_content": "(hm"}
+    assert one.read("<look+see>", [3], last=True) == {
+        "tool_calls": [
+            {"index": 0, "function": {"name": "look"}}, {"index": 1, "function": {"name": "see"}},
+        ]
+    }  # fmt: skip
+    assert len(made) == 1, "a call was told: nothing was held back"
+    alone, _, _ = reader(parallel_tool_calls=False)
+    told = alone.read("<look+see>", [3], last=False)["tool_calls"]
+    assert [call["index"] for call in told] == [0]
+
+
+def test_what_a_stream_held_back_comes_with_its_last_piece() -> None:
+    assert replayed("ab") == [{"content": "a"}, {"content": "b"}]
+    assert replayed("a<b") == [{"content": "a"}, {}, {"content": "<b"}]
+    assert replayed("a<b", reader(rest="other")[0])[-1] == {}, "what was told stands otherwise"
+    assert replayed("a<b", reader(rest="a")[0])[-1] == {}
+    assert replayed("a<!") == [
+        {"content": "a"}, {},
+        {"tool_calls": [
+            {"index": 0, "id": "own", "type": "function",
+             "function": {"name": "f", "arguments": "{}"}},
+        ]},
+    ]  # fmt: skip
+    assert replayed("a<b", last=False)[-1] == {}, "more is to come"
+
+
+def test_ids_after_the_visible_ones_and_texts_after_a_stop_add_nothing() -> None:
+    assert replayed("abc", visible=2) == [{"content": "a"}, {"content": "b"}, {}]
+    assert replayed("abcd", stop_text="c") == [{"content": "a"}, {"content": "b"}, {}, {}]
+    assert replayed("abcd", stop_text="bc")[1:] == [{}, {}, {}]
+    assert replayed("ab", stop_text="x") == [{"content": "a"}, {"content": "b"}]
+
+
+def test_a_whole_reply_says_what_was_sampled_and_why_it_ended() -> None:
+    span = SimpleNamespace(version="3", start=0, end=2)
+    whole = result([5, 6], "ab", finish_reason="length", stop_reason=7, weight_versions=[span])
+    assert whole_reply(whole) == {
+        "ids": [5, 6], "logprobs": [-0.5, -0.5], "text": "ab", "finish_reason": "length",
+        "stop_reason": 7, "weight_versions": [{"version": "3", "start": 0, "end": 2}],
+    }  # fmt: skip
+    assert whole_reply(result([5], logprobs=None))["logprobs"] == [None]
+    assert whole_reply(result([5]))["weight_versions"] == []
+
+
+def test_the_engines_steps_are_read_by_the_parser() -> None:
+    one, _, _ = reader()
+    steps = EngineEvents(processor([("3", 0)]), one)
+    first = steps.event(result([ord("<")], "<"))
+    assert first is not None
+    assert first["delta"] == {}
+    last = steps.event(result([2], "f>", finish_reason="stop"))
+    assert last is not None
+    assert last["delta"] == {"tool_calls": [{"index": 0, "function": {"name": "f"}}]}
+    only_text = EngineEvents(processor([("3", 0)]), None).event(result([], "x"))
+    assert only_text is not None
+    assert only_text["delta"] == {"content": "x"}

@@ -203,11 +203,15 @@ def _logprobs(ids: list[int], steps: SampleLogprobs) -> list[float | None]:
 
 
 def _whole_call(index: int, call: FunctionCall) -> Event:
+    function = {"name": call.name, "arguments": call.arguments}
+    call_id = call.id or _new_call_id()
+    return {"index": index, "id": call_id, "type": "function", "function": function}
+
+
+def _new_call_id() -> str:
     from vllm.renderers.chat_utils import make_tool_call_id
 
-    function = {"name": call.name, "arguments": call.arguments}
-    call_id = call.id or make_tool_call_id()
-    return {"index": index, "id": call_id, "type": "function", "function": function}
+    return str(make_tool_call_id())
 
 
 def _cut(texts: list[str], length: int) -> list[str]:
