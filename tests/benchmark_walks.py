@@ -21,7 +21,8 @@ from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.benchmarks.tau_airline import TauAirline
 from clawrl_gym.envs.toolcall.benchmarks.tau_operator import TauOperator
 from clawrl_gym.envs.toolcall.benchmarks.tau_phone_tools import TauPhone
-from clawrl_gym.envs.toolcall.benchmarks.tau_retail import REASONS, Tau2Retail, TauRetail
+from clawrl_gym.envs.toolcall.benchmarks.tau_retail import Tau2Retail, TauRetail
+from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import REASONS
 from clawrl_gym.envs.toolcall.benchmarks.tau_telecom import TauTelecom, start_of
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 from tests.test_toolcall_tau import DATA

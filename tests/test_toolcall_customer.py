@@ -5,13 +5,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
-from clawrl_gym.envs.toolcall.customer import STOP, make_customer
+from clawrl_gym.envs.toolcall.customer import STOP, PlayedCustomer, Role, make_customer
 
 SCRIPT = {
     "answers": [
@@ -120,6 +121,69 @@ def test_a_model_plays_a_role_until_it_stops() -> None:
         assert customer.hear("Done.") is None
     assert "{Ana}" in asked[0]["messages"][0]["content"]
     assert [m["role"] for m in asked[1]["messages"]] == ["system", "user", "assistant", "user"]
+
+
+class Till:
+    """A tool of the user's own."""
+
+    schemas: ClassVar = [{"type": "function", "function": {"name": "pay", "parameters": {}}}]
+
+    def carry_out(self, call: Call, timeout_s: float) -> str:
+        return f"{call.name} {call.arguments} within {timeout_s:g} s"
+
+
+class Player:
+    """Acts and says what it is given, and keeps what it was shown."""
+
+    def __init__(self, *answers: str | tuple[Call, ...]) -> None:
+        self._answers = list(answers)
+        self.shown: list[list[Any]] = []
+
+    def say(self, messages: list[Any]) -> str:
+        answer = self.act(messages, [])
+        assert isinstance(answer, str)
+        return answer
+
+    def act(self, messages: list[Any], tools: list[Any]) -> str | tuple[Call, ...]:
+        self.shown.append([*messages])
+        return self._answers.pop(0)
+
+
+def test_a_user_with_tools_sees_what_they_answered() -> None:
+    player = Player((Call("1", "pay", "{}"),), "I paid.", "Bye ###TRANSFER###")
+    customer = PlayedCustomer(Role(instruction="You are Ana."), player, Till(), 3.0)
+    assert customer.hear("") == "I paid."
+    assert customer.hear("Thanks.") is None
+    system, *shown = player.shown[-1]
+    assert system["content"].startswith("You play a customer")
+    assert [(m["role"], m.get("content")) for m in shown] == [
+        ("user", "..."),
+        ("assistant", shown[1].get("content")),
+        ("tool", "pay {} within 3 s"),
+        ("assistant", "I paid."),
+        ("user", "Thanks."),
+    ]
+    assert shown[1]["tool_calls"][0]["id"] == shown[2]["tool_call_id"] == "1"
+
+
+def test_a_role_with_guidelines_is_told_in_their_frame() -> None:
+    player = Player("Hi.")
+    PlayedCustomer(Role(instruction="Ana.", guidelines="Be short."), player).hear("Hello?")
+    told = player.shown[0][0]["content"]
+    assert told == "Be short.\n\n<scenario>\nAna.\n</scenario>"
+
+
+def test_a_user_that_only_calls_tools_is_an_error() -> None:
+    player = Player(*[(Call("1", "pay", "{}"),)] * 20)
+    customer = PlayedCustomer(Role(instruction="You are Ana."), player, Till())
+    with pytest.raises(EnvError, match="called tools 20 times and said nothing"):
+        customer.hear("Hello?")
+
+
+def test_a_user_leaves_after_a_hundred_messages() -> None:
+    customer = PlayedCustomer(Role(instruction="You are Ana."), Player(*["Hm."] * 100))
+    assert [customer.hear("So?") for _ in range(100)] == ["Hm."] * 100
+    assert customer.hear("So?") is None
 
 
 def test_a_model_that_says_nothing_is_no_user_that_left() -> None:

@@ -91,6 +91,9 @@ def test_a_box_can_be_asked_for():
 def test_a_tolerance_is_how_far_off_a_number_may_be():
     assert is_met(AnswerGoal("3.14159", tolerance=1e-2), outcome("3.14"))
     assert not is_met(AnswerGoal("3.14159"), outcome("3.14"))
+    assert is_met(AnswerGoal("3", tolerance=0.5), outcome("3.5"))
+    assert not is_met(AnswerGoal("3", tolerance=0.5), outcome("3.51"))
+    assert not is_met(AnswerGoal("three"), outcome("3"))
 
 
 def test_texts_are_the_same_without_case_and_full_stop():

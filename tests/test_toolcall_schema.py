@@ -51,6 +51,27 @@ def test_arguments_that_do_not_fit_are_told_why(text, why):
     assert len(str(failure.value)) < 400
 
 
+def test_arguments_as_long_and_as_deep_as_may_be_are_read():
+    for text in ("[" * 31 + "]" * 31, '{"a": ' * 30 + "1" + "}" * 30):
+        arguments_of(f'{{"a": {text}}}', LOOSE)
+        with pytest.raises(ToolFailure, match="at most 32 levels"):
+            arguments_of(f'{{"a": [{text}]}}', LOOSE)
+    text = '{"city": "Bern"}'
+    assert arguments_of(text.ljust(100_000), FIND) == {"city": "Bern"}
+    with pytest.raises(ToolFailure, match="at most 100000 characters"):
+        arguments_of(text.ljust(100_001), FIND)
+
+
+def test_what_is_expected_is_named():
+    optional = tool("find", "", {"city": TEXT, "days": TEXT}, "days")
+    for schema, names in ((optional, "days$"), (FIND, "city$"), (LOOSE, "{}$")):
+        with pytest.raises(ToolFailure, match=f"not JSON; expected {names}"):
+            arguments_of("x", schema)
+    optional["function"]["parameters"]["required"] = []
+    with pytest.raises(ToolFailure, match=r"not JSON; expected city, days$"):
+        arguments_of("x", optional)
+
+
 def test_a_long_value_is_not_given_back_whole():
     with pytest.raises(ToolFailure) as failure:
         arguments_of(json.dumps({"city": "a", "days": "x" * 90_000}), FIND)
