@@ -9,8 +9,8 @@
 `bench/unseen_answers/` was written before the answers of `tools/complaints/situations/` and without
 a look at any list; `bench/unseen_exchanges/` before anything was made that reads a request and a
 reply; `bench/unseen_later/` before the last third of the recipe's exchanges; `bench/unseen_fresh/`
-without a look at the recipe or at any other list, five situations that all languages share. What a
-list of the recipe says in nearly the same letters is left out, so it is no test.
+without a look at the recipe, five situations that all languages share. What a list of the recipe
+says in nearly the same letters is left out, so it is no test.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from clawrl_gym.judge.resemblance import SIZE, Resemblance, shipped
+from clawrl_gym.judge.resemblance import SIZE, UNTOLD, Resemblance, shipped
 from clawrl_gym.judge.speech import Speech
 from clawrl_gym.judge.spelling import spelt
 from tests.fakes_judge import shipped_rules
@@ -58,7 +58,7 @@ def main() -> None:
     known = _known_texts(made_from)
     fresh = [answer for answer in listed if not _is_known(answer, known)]
     print(f"{len(fresh)} answers; {len(listed) - len(fresh)} more are nearly known and left out")
-    alone = Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), 0.0))
+    alone = Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), UNTOLD))
     both = Speech(shipped_rules(), likeness=lambda: likeness)
     read = [(answer, value(alone, answer), value(both, answer)) for answer in fresh]
     print("of 100: -1 (with its interval of 95 %), 0, +1; by rules alone, and with weights")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from clawrl_gym.judge.resemblance import SIZE, Resemblance
+from clawrl_gym.judge.resemblance import SIZE, UNTOLD, Resemblance
 from clawrl_gym.judge.speech import Speech
 from tests.answers import LANGUAGES
 from tests.fakes_judge import shipped_rules
@@ -18,7 +18,7 @@ LISTS = yaml.safe_load((Path(__file__).parent / "fixtures" / "additions.yaml").r
 
 @pytest.fixture(scope="module")
 def rules_alone() -> Speech:
-    return Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), 0.0))
+    return Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), UNTOLD))
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def test_praise_is_mostly_seen_and_nothing_else_is_blamed(code: str, half: str) 
     values = [finding_of(speech(), answer).value for answer in said]
     praised = [value for answer, value in zip(said, values, strict=True) if answer.kind == "praise"]
     assert values.count(-1) <= 0.1 * len(values)
-    assert praised.count(1) >= 0.75 * len(praised)
+    assert praised.count(1) >= 0.65 * len(praised)  # what may be meant otherwise is no reward
 
 
 @pytest.mark.parametrize("half", HALVES)

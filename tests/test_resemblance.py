@@ -13,10 +13,11 @@ from clawrl_gym.judge import resemblance
 from clawrl_gym.judge.chain import ChainJudge
 from clawrl_gym.judge.concepts import concepts
 from clawrl_gym.judge.context_features import NAMES
+from clawrl_gym.judge.phrases import phrases
 from clawrl_gym.judge.resemblance import (
     COMPLAINT,
-    CONTRADICTS,
     SIZE,
+    UNTOLD,
     Resemblance,
     compared,
     features_of,
@@ -108,14 +109,19 @@ def test_what_no_rule_knows_and_resembles_complaints_is_weak_evidence() -> None:
     assert asked.find(UNKNOWN, "12345", "What is wrong?").value is None, "an answer to a question"
 
 
-@pytest.mark.parametrize(("text", "value"), [("that is wrong", -1), ("thanks, perfect!", 1)])
-def test_a_rule_that_the_likeness_contradicts_is_not_believed(text: str, value: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "value", "against"),
+    [("that is wrong", -1, -1.5), ("thanks, perfect!", 1, 0.0)],
+)
+def test_a_rule_that_the_likeness_contradicts_is_not_believed(
+    text: str, value: int, against: float
+) -> None:
     config = shipped_rules()
-    assert verdict(config, text, 0.0) == (value, 1.0)
-    assert verdict(config, text, value * (CONTRADICTS + 1)) == (None, 1.0)
-    assert verdict(config, text, -value * (CONTRADICTS + 1)) == (value, 1.0)
+    assert verdict(config, text, UNTOLD) == (value, 1.0)
+    assert verdict(config, text, against) == (None, 1.0)
+    assert verdict(config, text, -3.0 * value) == (value, 1.0)
     in_a_chain = config.model_copy(update={"resembling_weight": 0.0})
-    assert verdict(in_a_chain, text, value * (CONTRADICTS + 1)) == (None, 1.0), "the next is asked"
+    assert verdict(in_a_chain, text, against) == (None, 1.0), "the next is asked"
 
 
 def test_irony_that_resembles_a_complaint_is_no_reward() -> None:
@@ -215,3 +221,20 @@ def test_in_a_chain_the_next_judge_is_asked_instead() -> None:
     config = JudgeConfig(type="chain", chain=("rule", "model"))
     ChainJudge.from_config(config, Parts())  # type: ignore[arg-type]
     assert made == [("rule", 0.0), ("model", 0.5)]
+
+
+def test_endings_of_words_make_no_other_phrase() -> None:
+    shared = phrases("die gleichen antworten") & phrases("die gleiche antwort")
+    assert {"next die gleic", "next gleic antwo", "last antwo"} <= shared
+
+
+def test_words_of_a_language_without_spaces_are_runs_of_one_script() -> None:
+    found = phrases("\u30d5\u30a1\u30a4\u30eb\u304c\u6d88\u3048\u305f\u3002")
+    assert {"first \u30d5\u30a1\u30a4\u30eb", "next \u304c \u6d88", "ends \u3048\u305f"} <= found
+    assert phrases("") == set()
+
+
+def test_a_meaning_counts_by_script_too() -> None:
+    """So that what it says in Japanese may differ from what it says elsewhere."""
+    places = [set(features_of(text)) for text in ("no", "nicht", "\u3044\u3044\u3048")]
+    assert len(places[0] & places[1]) > len(places[0] & places[2]) > 0

@@ -1,8 +1,9 @@
 """How much an answer resembles complaints, whatever words it uses.
 
 A logistic regression over the letters of a text (n-grams of 1 to 5 letters, words, and words that
-stand near each other), over what its words mean (`concepts.py`) and over whose they are, the
-request's or the reply's (`taken_up.py`), hashed into one table for all languages; then one over its
+stand near each other), over its phrases whatever endings they have (`phrases.py`), over what its
+words mean (`concepts.py`) and over whose they are, the request's or the reply's (`taken_up.py`),
+hashed into one table for all languages; then one over its
 logit and how much the answer takes up of the request and the reply (`context_features.py`). Made by
 `python -m tools.complaints` from written answers and exchanges; `complaints.npz` holds its weights.
 It does not know what is true, so its word is weak: rules go before it, but for those that it
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.judge.concepts import concepts
 from clawrl_gym.judge.context_features import context_features
+from clawrl_gym.judge.phrases import phrases
 from clawrl_gym.judge.spelling import spelt
 from clawrl_gym.judge.taken_up import taken_up
 from clawrl_gym.judge.user_rules import opening_of
@@ -32,12 +34,20 @@ if TYPE_CHECKING:
 WEIGHTS = Path(__file__).parent / "complaints.npz"
 _LETTER_PLACES = 1 << 18
 _MEANING_PLACES = 1 << 16
-SIZE = _LETTER_PLACES + _MEANING_PLACES
+_PHRASE_PLACES = 1 << 18
+_SCRIPT_PLACES = 1 << 17
+_FIRST_PHRASE = _LETTER_PLACES + _MEANING_PLACES
+_FIRST_SCRIPT = _FIRST_PHRASE + _PHRASE_PLACES
+SIZE = _FIRST_SCRIPT + _SCRIPT_PLACES
 """Of the table."""
 COMPLAINT = 0.5
 """Logit above which an answer resembles complaints; `bench/judge_unseen.py` says how often."""
-CONTRADICTS = 1.25
-"""Logit from which on, above or below 0, a rule's +1 or -1 is not believed."""
+PRAISE = -0.25
+"""Logit above which a rule's +1 is not believed: praise may be meant otherwise."""
+NO_COMPLAINT = -1.25
+"""Logit below which a rule's -1 is not believed."""
+UNTOLD = -1.0
+"""A logit that speaks for nothing and against no rule."""
 _LONGEST = 5
 """Letters of an n-gram."""
 _NEAR = 4
@@ -46,6 +56,11 @@ _MEANING_LENGTH = 0.6
 """Of the vector of meanings; that of the letters is 1."""
 _TAKEN_UP_LENGTH = 0.6
 """Of the vector of whose the words are."""
+_PHRASE_LENGTH = 0.6
+_SCRIPT_SHARE = 0.6
+"""Of a meaning's value: what it counts for in one script, beside what it counts for in all."""
+_SCRIPTS = (("kana", re.compile("[\u3041-\u30ff]")), ("han", re.compile("[\u3400-\u9fff]")),
+            ("cyrillic", re.compile("[\u0400-\u04ff]")))  # fmt: skip
 _READ_CHARS = 160
 _PASTED = re.compile(r"(?<=\w) ?:\s.*", re.DOTALL)
 """What stands behind a colon."""
@@ -83,14 +98,22 @@ def features_of(text: str, request: str = "", reply: str = "") -> dict[int, floa
     """Places in the table with their values; never none."""
     plain = spelt(text[:_READ_CHARS]).strip()
     features = dict(_spread(set(_letters(plain)), 0, _LETTER_PLACES, 1.0))
-    shared = (
+    script = next((name for name, signs in _SCRIPTS if signs.search(plain)), "latin")
+    taken = taken_up(text[:_READ_CHARS], request, reply)
+    for grams, length in (
         (concepts(spelt).features(plain), _MEANING_LENGTH),
-        (taken_up(text[:_READ_CHARS], request, reply), _TAKEN_UP_LENGTH),
-    )
-    for grams, length in shared:
-        for place, value in _spread(grams, _LETTER_PLACES, _MEANING_PLACES, length):
-            features[place] = features.get(place, 0.0) + value
+        (taken, _TAKEN_UP_LENGTH),
+    ):
+        own = {f"{script} {gram}" for gram in grams}
+        _add(features, _spread(grams, _LETTER_PLACES, _MEANING_PLACES, length))
+        _add(features, _spread(own, _FIRST_SCRIPT, _SCRIPT_PLACES, _SCRIPT_SHARE * length))
+    _add(features, _spread(phrases(plain), _FIRST_PHRASE, _PHRASE_PLACES, _PHRASE_LENGTH))
     return features
+
+
+def _add(features: dict[int, float], more: Iterator[tuple[int, float]]) -> None:
+    for place, value in more:
+        features[place] = features.get(place, 0.0) + value
 
 
 def _letters(plain: str) -> Iterator[str]:

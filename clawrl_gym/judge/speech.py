@@ -24,7 +24,13 @@ from clawrl_gym.judge.language import (
     readings,
     words_of,
 )
-from clawrl_gym.judge.resemblance import COMPLAINT, CONTRADICTS, Resemblance, shipped
+from clawrl_gym.judge.resemblance import (
+    COMPLAINT,
+    NO_COMPLAINT,
+    PRAISE,
+    Resemblance,
+    shipped,
+)
 from clawrl_gym.judge.user_rules import Hit, opening_of, restates
 
 _LETTER = re.compile(r"[^\W\d_]")
@@ -65,11 +71,7 @@ class Speech:
         if decided:
             code = min(decided, key=lambda each: decided[each].value)
             hit = decided[code]
-            if (
-                read
-                and not hit.lasting
-                and self._logit(text, request, reply) * hit.value > CONTRADICTS
-            ):
+            if read and not hit.lasting and self._is_unlike(hit, text, request, reply):
                 return _unknown(_NONE, f"{hit.rule} holds, and the whole is not like it")
             return self._known(code, hit)
         read = read or self._as_before(opening, request)
@@ -86,6 +88,13 @@ class Speech:
 
     def _resembles(self, text: str, request: str, reply: str) -> bool:
         return self._resembling_weight > 0 and self._logit(text, request, reply) > COMPLAINT
+
+    def _is_unlike(self, hit: Hit, text: str, request: str, reply: str) -> bool:
+        """Whether the whole of an answer speaks against the rule that holds."""
+        if hit.value == 0:
+            return False
+        logit = self._logit(text, request, reply)
+        return logit > PRAISE if hit.value == 1 else logit < NO_COMPLAINT
 
     def _logit(self, text: str, request: str, reply: str) -> float:
         return self._likeness().logit(text, request, reply)

@@ -53,7 +53,7 @@ _CONTEXT_DECAY = 5.0
 _NEWTON_STEPS = 20
 _OTHERS_ABOVE = 0.15
 """Share of the exchanges that are no complaints and yet resemble them."""
-_ALONE_ABOVE = 0.15
+_ALONE_ABOVE = 0.14
 """The same of answers that stand alone."""
 _Features = tuple[NDArray[np.int64], NDArray[np.float64]]
 
