@@ -91,6 +91,29 @@ def test_it_goes_on_from_a_checkpoint_bit_by_bit(model_dir: str, tmp_path: Path)
     assert all(torch.equal(t, own[n]) for n, t in adapter.trained(again.model.net).items())
 
 
+def resident_bytes(file: Path) -> int:
+    """What is in memory of a file that this process has mapped."""
+    mappings = Path("/proc/self/smaps").read_text().split("VmFlags:")
+    own = (mapping for mapping in mappings if str(file) in mapping)
+    return sum(1024 * int(mapping.split("Rss:")[1].split()[0]) for mapping in own)
+
+
+def test_what_was_read_to_be_rounded_does_not_stay_in_memory(tmp_path: Path) -> None:
+    pytest.importorskip(nf4.PACKAGE)
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    wide = Qwen3Config(
+        vocab_size=64, hidden_size=256, intermediate_size=2048, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    Qwen3ForCausalLM(wide).bfloat16().save_pretrained(tmp_path)
+    learner = LearnerConfig(adapter=AdapterConfig(rank=4), base="nf4")
+    model = PackedModel(str(tmp_path), "cpu", learner=learner)
+    file = tmp_path / "model.safetensors"
+    logprobs(model, make_samples(LENGTHS))  # what is not rounded is read from the file
+    assert 0 < resident_bytes(file) < 0.2 * file.stat().st_size
+
+
 def test_without_the_package_it_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.trainers.allocator import put_off
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -60,6 +61,7 @@ def round_layers(net: nn.Module, device: str) -> None:
             rounded.bias = nn.Parameter(layer.bias.data, requires_grad=False)
         parent, _, own = name.rpartition(".")
         net.get_submodule(parent).register_module(own, rounded.to(device))
+        put_off(layer.weight.data)
     net.to(device)
     net.is_loaded_in_4bit = True  # type: ignore[assignment]  # what PEFT looks at
 
