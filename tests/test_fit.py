@@ -102,6 +102,9 @@ def test_each_part_grows_with_what_it_is_of() -> None:
     assert astuple(rounded)[1:] == astuple(plain)[1:]
     assert memory(kl_coef=0.1).others == 0, "the base is the reference"
     assert memory(LearnerConfig(), kl_coef=0.1).others == pytest.approx(4 * shape.parameters / GIB)
+    eight = learner_memory(TrainerConfig(), LearnerConfig(moment_bits=8), shape, "cpu")
+    float32 = learner_memory(TrainerConfig(), LearnerConfig(), shape, "cpu")
+    assert eight.optimizer == pytest.approx(float32.optimizer * (2 + 1 / 32) / 8)
     offloaded = memory(LearnerConfig(offload=True))
     assert offloaded.resident == pytest.approx(2 * shape.parameters / GIB)
     longer = learner_memory(TrainerConfig(max_tokens_per_pack=1024), lora, shape, "cuda", 4096)
@@ -150,6 +153,8 @@ def test_what_does_not_fit_comes_with_settings_that_do() -> None:
     assert not composed("policy=qwen3_8b", "learner=lora", card_gib=16).fits
     full = composed("policy=qwen3_4b", card_gib=48)
     assert full.settings["learner.offload"] is True
+    assert "learner.moment_bits" not in full.settings, "in main memory they are slow"
+    assert composed("policy=qwen3_4b", card_gib=80).settings["learner.moment_bits"] == 8
 
 
 def test_the_doctor_says_it_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,14 +206,15 @@ def test_where_a_full_pack_does_not_fit_it_is_said_what_to_set() -> None:
     assert len(list(notes_of(config, replace(here, gpu_gib=80.0)))) == 1
 
 
-def test_without_its_package_4_bits_are_refused_before_a_start(
+def test_without_its_package_4_and_8_bits_are_refused_before_a_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(nf4, "PACKAGE", "no_such_package")
     config = load_config(["learner=lora", "learner.base=nf4"])
-    problems = Problems()
-    look_at_model(problems, config, RunFolder(tmp_path))
-    assert ["expected the package no_such_package" in line for line in problems.lines] == [True]
+    for arguments in (["learner=lora", "learner.base=nf4"], ["learner.moment_bits=8"]):
+        problems = Problems()
+        look_at_model(problems, load_config(arguments), RunFolder(tmp_path))
+        assert ["expected the package no_such_package" in line for line in problems.lines] == [True]
     problems = Problems()
     whole = config.learner.model_copy(update={"adapter": None})  # as presets have it
     whole_config = config.model_copy(update={"learner": whole})

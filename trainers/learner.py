@@ -115,7 +115,7 @@ class Learner:
         """Optimizer steps left out because the gradient was not finite."""
 
     @property
-    def optimizer(self) -> torch.optim.AdamW:
+    def optimizer(self) -> torch.optim.Optimizer:
         return self.weights.optimizer
 
     def step(self, samples: Sequence[Sample], version: int) -> StepStats:

@@ -13,6 +13,7 @@ from typing import Literal
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.policy.shape import ModelShape
 from clawrl_gym.policy.weights import DTYPE_BYTES
+from clawrl_gym.trainers.eight_bits import MOMENT_BYTES
 from clawrl_gym.trainers.objectives import distils
 
 GIB = 2**30
@@ -23,6 +24,8 @@ NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 _LOGIT_BYTES = 14
 """Of a logit, at its most: itself and its probability in float32, both once more on their way."""
 _ADAM_BYTES = 8
+_EIGHT_BITS_STEP_BYTES = 20
+"""Of an element, while a CPU steps on its tensor: moments, gradient and places in the code book."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,12 @@ class LearnerMemory:
     """At the end of the forward pass; nothing of them is kept."""
     backward: float = 0.0
     """What one layer makes again, and its gradients on their way."""
+    step: float = 0.0
+    """Of the optimizer at work, when activations are gone."""
 
     @property
     def total(self) -> float:
-        return self.resident + self.of_pack
+        return self.resident + max(self.of_pack, self.step)
 
     @property
     def resident(self) -> float:
@@ -110,18 +115,32 @@ def learner_memory(
         base=_base_bytes(learner, shape, device) / GIB,
         adapter=0.0 if adapter is None else 4 * trained / GIB,
         gradients=0.0 if learner.offload else 4 * trained / GIB,
-        optimizer=0.0 if learner.offload else _ADAM_BYTES * trained / GIB,
+        optimizer=0.0 if learner.offload else adam_bytes(learner) * trained / GIB,
         others=(4 * shape.parameters * (foreign + first) + 4 * trained * (teaches == "average"))
         / GIB,
         activations=tokens * kept / GIB,
         logits=logits / GIB,
         backward=tokens * backward / GIB,
+        step=0.0 if learner.offload or device == "cuda" else _step_bytes(learner, shape) / GIB,
     )
 
 
 def offloaded_gib(learner: LearnerConfig, shape: ModelShape) -> float:
     """In main memory, beside the device: float32 weights, their gradients and Adam's moments."""
-    return (8 + _ADAM_BYTES) * shape.parameters / GIB if learner.offload else 0.0
+    if not learner.offload:
+        return 0.0
+    resident = (8 + adam_bytes(learner)) * shape.parameters
+    return (resident + _step_bytes(learner, shape)) / GIB
+
+
+def adam_bytes(learner: LearnerConfig) -> float:
+    """Of a parameter: both moments."""
+    return MOMENT_BYTES if learner.moment_bits == 8 else _ADAM_BYTES
+
+
+def _step_bytes(learner: LearnerConfig, shape: ModelShape) -> int:
+    is_large = learner.moment_bits == 8 and learner.adapter is None
+    return _EIGHT_BITS_STEP_BYTES * shape.vocab * shape.hidden if is_large else 0
 
 
 def adapter_parameters(adapter: AdapterConfig, shape: ModelShape) -> int:

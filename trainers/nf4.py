@@ -23,12 +23,12 @@ _HEAD = "lm_head"
 _KIND = "nf4"
 
 
-def check_installed() -> None:
+def check_installed(got: str = "learner.base=nf4", instead: str = "learner.base=served") -> None:
     """Raises ConfigError where the package is not."""
     if importlib.util.find_spec(PACKAGE) is None:
         raise ConfigError(
-            f"got learner.base=nf4, expected the package {PACKAGE}, which is not installed: run: "
-            f"{shlex.quote(sys.executable)} -m pip install {PACKAGE}, or take learner.base=served"
+            f"got {got}, expected the package {PACKAGE}, which is not installed: run: "
+            f"{shlex.quote(sys.executable)} -m pip install {PACKAGE}, or take {instead}"
         )
 
 

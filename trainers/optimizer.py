@@ -16,18 +16,21 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.optim import AdamW
+from torch.optim import AdamW, Optimizer
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.types import Sample
+from clawrl_gym.trainers import eight_bits
 
 
-def make_optimizer(parameters: Sequence[torch.nn.Parameter], config: LearnerConfig) -> AdamW:
+def make_optimizer(parameters: Sequence[torch.nn.Parameter], config: LearnerConfig) -> Optimizer:
     """AdamW; vectors (norms, biases) are not decayed."""
     groups: list[dict[str, object]] = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
+    if config.moment_bits == 8:
+        return eight_bits.make_adam(groups, config)
     return AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
 
 
@@ -41,7 +44,9 @@ def strength_of(samples: Sequence[Sample]) -> float:
     return strong / whole if whole else 1.0
 
 
-def optimizer_step(optimizer: AdamW, rate: float, strength: float, max_grad_norm: float) -> Tensor:
+def optimizer_step(
+    optimizer: Optimizer, rate: float, strength: float, max_grad_norm: float
+) -> Tensor:
     """Clip the gradient and step; returns its norm before. One that is not finite is no step."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     norm = torch.nn.utils.clip_grad_norm_(parameters, max_grad_norm * strength)
@@ -62,6 +67,6 @@ def optimizer_step(optimizer: AdamW, rate: float, strength: float, max_grad_norm
     return norm
 
 
-def _scale_momenta(optimizer: AdamW, factor: float) -> None:
-    for state in optimizer.state.values():
-        state["exp_avg"].mul_(factor)
+def _scale_momenta(optimizer: Optimizer, factor: float) -> None:
+    for scale in eight_bits.scales_of_momenta(optimizer):
+        scale.mul_(factor)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from clawrl_gym.config import LearnerConfig
+from clawrl_gym.trainers.eight_bits import check_form
 from clawrl_gym.trainers.optimizer import make_optimizer, optimizer_step
 
 _WEIGHTS, _ADAM = "weights", "adam"
@@ -44,6 +45,7 @@ class TrainedWeights:
         return self.optimizer.state_dict()
 
     def take_state(self, state: Mapping[str, Any]) -> None:
+        check_form(state, self._config)
         self.optimizer.load_state_dict(dict(state))
 
     def _stepped(self) -> list[Parameter]:

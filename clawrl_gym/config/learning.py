@@ -223,6 +223,10 @@ class LearnerConfig(Part):
     checkpoint_layers: bool = False
     """Make what layers compute again in the backward pass instead of keeping it: about a third
     more time, and memory for activations of one layer at a time."""
+    moment_bits: Literal[8, 32] = 32
+    """Of Adam's moments. 8, which needs bitsandbytes: 2 bytes a parameter instead of 8. Its step is
+    quick on a GPU; in main memory (a learner on a CPU, `offload`) it takes tens of times as long
+    and, for its time, 20 bytes for each element of the largest tensor."""
     lr: float = Field(8e-4, gt=0)
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.0, ge=0)

@@ -49,7 +49,8 @@ def plan_card(config: CommandConfig, shape: ModelShape, card_gib: float) -> Card
         settings |= step
         for key, value in step.items():
             changed = _with(changed, key, value)
-        plan = _plan(changed, shape, card_gib, settings)
+        needed = {key: value for key, value in settings.items() if _of(config, key) != value}
+        plan = _plan(changed, shape, card_gib, needed)
         if plan.fits:
             return plan
     return _plan(config, shape, card_gib, {})
@@ -85,7 +86,8 @@ def _steps(config: CommandConfig) -> Iterator[dict[str, object]]:
         if config.learner.base != "nf4":
             yield {"learner.base": "nf4"}
     elif not config.learner.offload:
-        yield {"learner.offload": True}
+        yield {"learner.moment_bits": 8}
+        yield {"learner.moment_bits": 32, "learner.offload": True}  # in main memory 8 are slow
     yield from _shorter(config)
 
 
@@ -100,6 +102,11 @@ def _shorter(config: CommandConfig) -> Iterator[dict[str, object]]:
                 )
                 if value > tokens
             }
+
+
+def _of(config: CommandConfig, key: str) -> object:
+    part, _, name = key.partition(".")
+    return getattr(getattr(config, part), name)
 
 
 def _with(config: CommandConfig, key: str, value: object) -> CommandConfig:

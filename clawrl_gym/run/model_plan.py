@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.config import CommandConfig, EnvConfig, EvaluateConfig, RunConfig
+from clawrl_gym.config import CommandConfig, EnvConfig, EvaluateConfig, LearnerConfig, RunConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.chat_template import read_template, settings_of, token_text
@@ -30,7 +30,7 @@ from clawrl_gym.run.needs import (
 )
 from clawrl_gym.run.problems import Problems
 from clawrl_gym.store.users import Users
-from clawrl_gym.trainers import nf4
+from clawrl_gym.trainers import eight_bits, nf4
 from clawrl_gym.trainers.objectives import distils
 
 
@@ -75,9 +75,8 @@ def look_at_model(
         problems.lines += model_problems(model, policy)
         shape = shape_of_folder(model)
     if isinstance(config, CommandConfig):
-        if learns(config) and config.learner.adapter is not None and config.learner.base == "nf4":
-            with problems.noted():
-                nf4.check_installed()
+        if learns(config):
+            _check_packages(problems, config.learner)
         problems.lines += adapter_problems(config, shape)
         problems.lines += serving_problems(config, sees=model is not None and sees(model))
     users = 0
@@ -89,6 +88,16 @@ def look_at_model(
     problems.lines += memory_problems(needs, policy, available_gib, gpu_gib)
     problems.lines += disk_problems(needs, folder.path)
     return ModelPlan(device, model, shape, needs, gpu_gib)
+
+
+def _check_packages(problems: Problems, learner: LearnerConfig) -> None:
+    """What not every installation has."""
+    if learner.adapter is not None and learner.base == "nf4":
+        with problems.noted():
+            nf4.check_installed()
+    if learner.moment_bits == 8:
+        with problems.noted():
+            eight_bits.check_installed()
 
 
 def shape_of(model: str) -> ModelShape:

@@ -21,16 +21,15 @@ from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.folder import MIN_FREE_BYTES, free_bytes
 from clawrl_gym.trainers.memory import (
     LearnerMemory,
+    adam_bytes,
     adapter_parameters,
     learner_memory,
     offloaded_gib,
 )
 
 GIB = 2**30
-_KEPT_BYTES = 12
-"""Of a parameter in a checkpoint: itself and Adam's two moments."""
 _WEIGHT_BYTES = 4
-"""Of a parameter in a large checkpoint that is not the newest."""
+"""Of a parameter in a checkpoint; in the newest Adam's two moments are beside it."""
 _SERVER_GIB = 1.1
 """Of vLLM's processes, without weights and cache; measured with the tiny policy on a CPU."""
 _LEARNER_GIB = 0.8
@@ -133,12 +132,13 @@ def gpu_memory_gib() -> float | None:
     return float(rows[0]) / 1024 if rows and rows[0].strip().isdigit() else None
 
 
-def _checkpoint_bytes(learner: LearnerConfig, shape: ModelShape) -> int:
+def _checkpoint_bytes(learner: LearnerConfig, shape: ModelShape) -> float:
     """Of all checkpoints: the newest ones, the best one, and the one being written."""
     older = 2 if learner.keep_checkpoints == "auto" else learner.keep_checkpoints
+    kept = _WEIGHT_BYTES + adam_bytes(learner)
     if learner.adapter is not None:
-        return (older + 2) * _KEPT_BYTES * adapter_parameters(learner.adapter, shape)
-    return (2 * _KEPT_BYTES + older * _WEIGHT_BYTES) * shape.parameters
+        return (older + 2) * kept * adapter_parameters(learner.adapter, shape)
+    return (2 * kept + older * _WEIGHT_BYTES) * shape.parameters
 
 
 def _served_adapter_parameters(
