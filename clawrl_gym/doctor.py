@@ -25,7 +25,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.run.cards import as_fields, card_lines, cards_here, memory_lines
 from clawrl_gym.run.configure import load_config
 from clawrl_gym.run.model_plan import shape_of
-from clawrl_gym.run.needs import needs_of
+from clawrl_gym.run.needs import LEARNER_ON_GPU_GIB, needs_of
 
 _WIDE = 100
 """Columns from which the table also says what each thing is for."""
@@ -99,7 +99,10 @@ def fit(overrides: Sequence[str], *, as_json: bool, out: TextIO) -> None:
     if as_json:
         out.write(json.dumps(as_fields(config, shape, cards), indent=1) + "\n")
         return
-    out.write(f"{config.policy.model}: {shape.parameters:,} parameters; by arithmetic, in GiB\n")
+    out.write(
+        f"{config.policy.model}: {shape.parameters:,} parameters; by arithmetic, in GiB; on a card "
+        f"the learner's process takes {LEARNER_ON_GPU_GIB} more\n"
+    )
     needs = needs_of(config, shape, "cuda")
     for line in (*memory_lines(needs), *card_lines(config, shape, cards)):
         out.write(f"  {line}\n")

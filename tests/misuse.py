@@ -131,6 +131,7 @@ TABLE = (
     Misuse("train", "learner.base=nf8", r"learner\.base"),
     Misuse("train", "learner=lora learner.adapter.rank=0", r"learner\.adapter\.rank"),
     Misuse("train", "learner.placement=beside", r"expected policy.placement=nodes"),
+    Misuse("train", "learner.placement=apart policy.device=cpu", r"apart and no GPU of this mach"),
     # who acts, and who is asked
     Misuse("train", "agent=harness agent.command=[no-such-program]", r"neither on PATH nor a file"),
     Misuse("evaluate", "endpoint.base_url=localhost:8000", r"expected an address with http://"),

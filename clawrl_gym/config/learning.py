@@ -209,9 +209,9 @@ class LearnerConfig(Part):
     options: dict[str, object] = Field(default_factory=dict)
     """Of a class of your own, as its `Options` say."""
     placement: Literal["driver", "beside", "apart"] = "driver"
-    """On a cluster (`ray.address`): on the driver's machine; `beside` an engine (policy.placement=
-    nodes), and on its GPU if it has one; or `apart`, on a node with the resource `learner`, else
-    with a GPU for itself."""
+    """`driver`: on the command's machine, on one GPU with vLLM. `apart`: with a GPU for itself, the
+    machine's last one; on a cluster (`ray.address`) on a node with the resource `learner`, else
+    with a GPU. `beside`: on a cluster, with an engine (policy.placement=nodes)."""
     adapter: AdapterConfig | None = None
     """None trains all weights; `learner=lora` has one."""
     base: Literal["served", "float32", "bfloat16", "nf4"] = "served"

@@ -70,11 +70,13 @@ class PolicyServers:
         make: Callable[..., PolicyServer] = PolicyServer,
         make_engine: MakeEngine | None = None,
         adapter: AdapterConfig | None = None,
+        gpus: Sequence[str] | None = None,
     ) -> None:
         """`hold` keeps new requests away; it is entered while any server is paused.
 
         `make_engine`: engines elsewhere; None has servers on this machine, made by `make`.
         `adapter`: the form of the adapters that are published; None: weights are.
+        `gpus`: those of this machine that are theirs; None: all.
         """
         self.adapters = None if adapter is None else Adapters(serving_dir / "adapters")
         """Those that are served; None: weights are."""
@@ -91,7 +93,9 @@ class PolicyServers:
         self._version = 0
         self._publishing = asyncio.Lock()
         self._clients: list[PolicyClient] = []
-        self._gpus = [] if make_engine else visible_gpus()
+        self._is_bound = config.servers > 1 or gpus is not None
+        """Whether each server sees one GPU alone."""
+        self._gpus = [] if make_engine else list(visible_gpus() if gpus is None else gpus)
         self._servers = (
             [] if make_engine else self._make_servers(make, model_dir, serving_dir, logs_dir)
         )
@@ -122,7 +126,7 @@ class PolicyServers:
                 serving_dir / str(at),
                 logs_dir / ("vllm.log" if at == 0 else f"vllm-{at}.log"),
                 self._phase_of(at),
-                gpu=gpus[at % len(gpus)] if config.servers > 1 and gpus else None,
+                gpu=gpus[at % len(gpus)] if self._is_bound and gpus else None,
                 **adapters,
             )
             for at in range(config.servers)

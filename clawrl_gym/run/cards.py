@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from clawrl_gym.config import CommandConfig
+from clawrl_gym.config import AdapterConfig, CommandConfig
 from clawrl_gym.config.part import Part
 from clawrl_gym.policy.memory import GIB, kv_bytes_per_token
 from clawrl_gym.policy.shape import ModelShape
 from clawrl_gym.run.needs import LEARNER_ON_GPU_GIB, Needs, gpu_memory_gib, learns, needs_of
+from clawrl_gym.run.placement import is_apart_here
 
 CARDS_GIB = (16, 24, 48, 80)
 _MARGIN = 0.02
@@ -22,7 +23,7 @@ Settings = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class CardPlan:
-    """One run on one GPU."""
+    """One run on one GPU, or on two of the same size."""
 
     card_gib: float
     needs: Needs
@@ -30,6 +31,8 @@ class CardPlan:
     """Of the card, for vLLM."""
     cached_tokens: int
     """What vLLM's key-value cache then holds."""
+    is_apart: bool
+    """Whether the learner has a card for itself."""
     settings: Settings
     """What has to be set for it; empty when it fits as composed."""
     fits: bool
@@ -62,7 +65,9 @@ def _plan(
     needs = needs_of(config, shape, "cuda")
     learner = needs.learner.total + LEARNER_ON_GPU_GIB if learns(config) else 0.0
     least = needs.engine.total / card_gib
-    most = min(_LARGEST_SHARE, 1 - _MARGIN - learner / card_gib)
+    is_apart = is_apart_here(config)
+    rest = 1 - _MARGIN - learner / card_gib
+    most = min(_LARGEST_SHARE, 1.0 if is_apart and rest >= 0 else rest)
     share = config.policy.gpu_memory_utilization
     if not least <= share <= most and math.ceil(100 * least) <= math.floor(100 * most):
         share = math.floor(100 * most) / 100
@@ -70,7 +75,8 @@ def _plan(
     room = share * card_gib - needs.engine.total + needs.engine.kv_cache
     token = kv_bytes_per_token(config.policy, shape)
     return CardPlan(
-        card_gib, needs, share, max(0, int(room * GIB / token)) if token else 0, settings,
+        card_gib, needs, share, max(0, int(room * GIB / token)) if token else 0, is_apart,
+        settings,
         least <= share <= most,
     )  # fmt: skip
 
@@ -118,6 +124,17 @@ def _with(config: CommandConfig, key: str, value: object) -> CommandConfig:
 def words(settings: Settings) -> str:
     """As a command line takes them."""
     return " ".join(f"{key}={_value(value)}" for key, value in settings.items())
+
+
+def _cures(config: CommandConfig, shape: ModelShape, card_gib: float) -> Iterator[str]:
+    """What would make it fit."""
+    lora = _with(config, "learner.adapter", AdapterConfig())
+    if config.learner.adapter is None and plan_card(lora, shape, card_gib).fits:
+        yield "learner=lora"
+    apart = _with(config, "learner.placement", "apart")
+    if not is_apart_here(config) and plan_card(apart, shape, card_gib).fits:
+        yield "two such cards (learner.placement=apart)"
+    yield "a smaller model"
 
 
 def _value(value: object) -> str:
@@ -175,10 +192,11 @@ def card_lines(
     for name, card_gib in cards.items():
         plan = plan_card(config, shape, card_gib)
         if not plan.fits:
-            yield f"{name:<10} does not fit: take learner=lora, a smaller model or two cards"
+            yield f"{name:<10} does not fit: take {' or '.join(_cures(config, shape, card_gib))}"
             continue
+        used = f"{plan.used_gib:6.1f} GiB used" + (" of two" if plan.is_apart else "")
         yield (
-            f"{name:<10} {plan.used_gib:6.1f} GiB used: vLLM {plan.share * card_gib:.1f} (keys and "
+            f"{name:<10} {used}: vLLM {plan.share * card_gib:.1f} (keys and "
             f"values of {plan.cached_tokens:,} tokens), learner "
             f"{plan.used_gib - plan.share * card_gib:.1f}; "
             + (f"set {words(plan.settings)}" if plan.settings else "as composed")

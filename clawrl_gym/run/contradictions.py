@@ -153,7 +153,8 @@ def _ports(config: CommandConfig) -> Iterator[str]:
 
 def _placements(config: CommandConfig) -> Iterator[str]:
     policy, learner = config.policy.placement, config.learner.placement
-    if (policy, learner) != ("driver", "driver") and not config.ray.is_joined:
+    needs_nodes = policy == "nodes" or learner == "beside"
+    if needs_nodes and not config.ray.is_joined:
         yield (
             f"got policy.placement={policy} and learner.placement={learner} with ray.address="
             f"{config.ray.address}, expected the address of a cluster, which has other nodes: "

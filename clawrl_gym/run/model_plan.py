@@ -28,6 +28,7 @@ from clawrl_gym.run.needs import (
     memory_problems,
     needs_of,
 )
+from clawrl_gym.run.placement import is_apart_here, own_gpus
 from clawrl_gym.run.problems import Problems
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers import eight_bits, nf4
@@ -79,13 +80,16 @@ def look_at_model(
             _check_packages(problems, config.learner)
         problems.lines += adapter_problems(config, shape)
         problems.lines += serving_problems(config, sees=model is not None and sees(model))
+        with problems.noted():
+            own_gpus(config, device)
     users = 0
     with problems.noted():
         users = len(Users(folder.path).all())
     needs = needs_of(config, shape, device, users)
     gpu_gib = gpu_memory_gib() if device == "cuda" else None
     available_gib = provenance.memory_available_gb()
-    problems.lines += memory_problems(needs, policy, available_gib, gpu_gib)
+    is_apart = isinstance(config, CommandConfig) and is_apart_here(config)
+    problems.lines += memory_problems(needs, policy, available_gib, gpu_gib, is_apart=is_apart)
     problems.lines += disk_problems(needs, folder.path)
     return ModelPlan(device, model, shape, needs, gpu_gib)
 

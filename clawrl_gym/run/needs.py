@@ -82,9 +82,15 @@ def learns(config: CommandConfig) -> bool:
 
 
 def memory_problems(
-    needs: Needs, policy: PolicyConfig, available_gib: float, gpu_gib: float | None
+    needs: Needs,
+    policy: PolicyConfig,
+    available_gib: float,
+    gpu_gib: float | None,
+    *,
+    is_apart: bool = False,
 ) -> Iterator[str]:
-    """What does not fit. `gpu_gib`: memory of the device, None where it is not known."""
+    """What does not fit. `gpu_gib`: memory of the device, None where it is not known. `is_apart`:
+    the learner has another one for itself."""
     if needs.host_memory > available_gib:
         yield (
             f"got {available_gib:.1f} GiB of free memory, expected at least "
@@ -103,10 +109,11 @@ def memory_problems(
             f"tokens {engine.kv_cache:.1f}, its own {engine.working:.1f}: give vLLM a larger "
             "share, a shorter context, or take a smaller model"
         )
-    if learner.resident > (1 - share) * gpu_gib:
+    room = gpu_gib if is_apart else (1 - share) * gpu_gib
+    if learner.resident > room:
+        of = f" (what policy.gpu_memory_utilization={share:g} leaves of {gpu_gib:.0f})"
         yield (
-            f"got {(1 - share) * gpu_gib:.0f} GiB of the GPU for the learner (what "
-            f"policy.gpu_memory_utilization={share:g} leaves of {gpu_gib:.0f}), expected "
+            f"got {room:.0f} GiB of the GPU for the learner{'' if is_apart else of}, expected "
             f"{learner.resident:.0f} GiB for weights, gradients and optimizer of policy.model="
             f"{policy.model!r}: `python -m clawrl_gym.doctor` with the same arguments says what "
             "fits which card"

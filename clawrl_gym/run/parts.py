@@ -38,6 +38,7 @@ from clawrl_gym.run.placement import (
     beside,
     engine_hosts,
     needs_of_engines,
+    own_gpus,
 )
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.run.proofs import Proof, Proofs, refused
@@ -103,6 +104,8 @@ class RunParts:
                 admit=self._admit_engine,
             )
             self.policy.make_engine = self._engines
+        self._gpus = own_gpus(self._config, self.policy.device)
+        self.policy.gpus = self._gpus.engines
         self.policy.adapter = served_adapter(
             self._config,
             self.policy.device,
@@ -192,9 +195,9 @@ class RunParts:
         return in_float32 and self.policy.device == "cpu"
 
     def _learner(self, setup: LearnerSetup) -> RayLearner:
-        if self._config.learner.placement == "driver":
+        if self._config.learner.placement == "driver" or self._gpus.learner is not None:
             own_node = self.cluster.own_node
-            return RayLearner(setup, str(self.policy.model), own_node)
+            return RayLearner(setup, str(self.policy.model), own_node, self._gpus.learner)
         if setup.images is not None:
             raise ConfigError(
                 f"got learner.placement={self._config.learner.placement} and a model that sees, "

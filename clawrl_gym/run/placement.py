@@ -1,4 +1,5 @@
-"""Where engines and learner go on a cluster: by custom resources, else by GPUs."""
+"""Where engines and learner go: on a cluster by custom resources, else by GPUs; on one machine with
+two GPUs or more, if they shall be apart, the learner has the last one."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clawrl_gym.config import CommandConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.policy.models import Device, visible_gpus
 from clawrl_gym.run.nodes import Node, placed_on
 
 ENGINE = "engine"
@@ -24,6 +27,35 @@ class EngineNeeds:
 
     resources: dict[str, float]
     gpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class OwnGpus:
+    """How the GPUs of one machine are shared out."""
+
+    engines: tuple[str, ...] | None = None
+    """None: whatever there is."""
+    learner: str | None = None
+    """None: the learner is beside an engine."""
+
+
+def own_gpus(config: CommandConfig, device: Device) -> OwnGpus:
+    """Of this machine. Raises ConfigError where there are too few to be apart."""
+    if not is_apart_here(config):
+        return OwnGpus()
+    gpus = visible_gpus() if device == "cuda" else []
+    if len(gpus) < 2:
+        raise ConfigError(
+            f"got learner.placement=apart and {len(gpus) or 'no'} GPU of this machine (policy."
+            f"device={config.policy.device}), expected two, one for vLLM and one for the learner: "
+            "take learner.placement=driver, or ray.address of a cluster that has another machine"
+        )
+    return OwnGpus(tuple(gpus[:-1]), gpus[-1])
+
+
+def is_apart_here(config: CommandConfig) -> bool:
+    """Whether engines and learner have GPUs of their own in one machine."""
+    return config.learner.placement == "apart" and not config.ray.is_joined
 
 
 def needs_of_engines(

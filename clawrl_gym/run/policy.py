@@ -108,6 +108,8 @@ class ServedPolicy:
         self.adapter: AdapterConfig | None = None
         """The form of the adapters that are published; None: weights are. Taken when it is
         opened."""
+        self.gpus: tuple[str, ...] | None = None
+        """Those of this machine that are vLLM's; None: all. Taken when it is opened."""
         self.adapters_of_users: dict[str, tuple[int, Path]] = {}
         """Version and folder of each user's own that serves from the start."""
 
@@ -129,6 +131,7 @@ class ServedPolicy:
             lambda phase: self._on_phase("vLLM", phase),
             make_engine=self.make_engine,
             adapter=self.adapter,
+            gpus=self.gpus,
         )
         stack.callback(self._drop_served_weights)
         stack.push_async_callback(self.servers.stop)

@@ -18,8 +18,15 @@ from clawrl_gym.trainers.guard import Review
 class RayLearner:
     """The learner in a Ray actor of its own."""
 
-    def __init__(self, setup: LearnerSetup, model_dir: str, node_id: str | None = None) -> None:
-        """`node_id`: it runs on this node alone."""
+    def __init__(
+        self,
+        setup: LearnerSetup,
+        model_dir: str,
+        node_id: str | None = None,
+        gpu: str | None = None,
+    ) -> None:
+        """`node_id`: it runs on this node alone. `gpu`: the one that it sees; None: what Ray gives
+        it."""
         trainer, learner = setup.trainer, setup.learner
         self._backend = learner.backend
         self._plugins = fingerprints(
@@ -27,8 +34,11 @@ class RayLearner:
             for path in (LEARNERS.path(learner.backend), ALGORITHMS.path(trainer.algorithm))
             if not path.startswith("clawrl_gym.")
         )
-        self._gpus = 0.01 if setup.device == "cuda" else 0
-        self._environment = {"env_vars": {"OMP_NUM_THREADS": str(learner.threads)}}
+        self._gpus = 0.01 if setup.device == "cuda" and gpu is None else 0
+        variables = {"OMP_NUM_THREADS": str(learner.threads)}
+        if gpu is not None:  # Ray leaves it as it is for who takes no GPU of its count
+            variables["CUDA_VISIBLE_DEVICES"] = gpu
+        self._environment = {"env_vars": variables}
         self._setup = setup
         self._model_dir = model_dir
         self._placement = placed_on(node_id)
