@@ -3,11 +3,11 @@
 `python bench/learner_memory.py [--layers 28] [--tokens 4096] [--packs 2] [--steps 2]
 [--forms all,layers]`
 makes a model of Qwen3-0.6B's widths in bfloat16 and takes so many steps of so many full packs with
-each form, in a process of its own: `all` weights in float32, the same in bfloat16 with the
-optimizer `offload`ed, an `adapter` of rank 16 beside bfloat16 weights, the same with `layers` whose
-activations are made again, and beside weights in 4 bits (`nf4`, `nf4layers`). Prints the peak of
-the process less what it takes without a model, the arithmetic of `dry_run=true`, how much too high
-it is, its parts and seconds.
+each form, in a process of its own: `all` weights in float32, the same with Adam's moments in
+`eight` bits, all weights in bfloat16 with the optimizer `offload`ed, an `adapter` of rank 16 beside
+bfloat16 weights, the same with `layers` whose activations are made again, and beside weights in 4
+bits (`nf4`, `nf4layers`). Prints the peak of the process less what it takes without a model, the
+arithmetic of `dry_run=true`, how much too high it is, its parts and seconds.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "layers": {"adapter": {"rank": 16}, "checkpoint_layers": True},
     "nf4": {"adapter": {"rank": 16}, "base": "nf4"},
     "nf4layers": {"adapter": {"rank": 16}, "base": "nf4", "checkpoint_layers": True},
+    "eight": {"moment_bits": 8},
     "offload": {"offload": True, "checkpoint_layers": True},
 }
 VOCAB = 151_936

@@ -14,7 +14,7 @@ import clawrl_gym as cg
 from clawrl_gym.config import AdapterConfig, LearnerConfig, RunConfig, TrainerConfig
 from clawrl_gym.doctor import main
 from clawrl_gym.policy.shape import ModelShape, shape_of_config, shape_of_folder, shape_of_hub_model
-from clawrl_gym.run.cards import CardPlan, plan_card, words
+from clawrl_gym.run.cards import CardPlan, memory_lines, plan_card, words
 from clawrl_gym.run.configure import load_config
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.model_plan import ModelPlan, look_at_model, notes_of
@@ -133,6 +133,15 @@ def test_the_learner_of_4b_beside_bfloat16_weights_takes_14_gb() -> None:
     config = load_config(["policy=qwen3_4b", "learner=lora", "learner.base=served"])
     learner = needs_of(config, shape_of(config), "cuda").learner
     assert learner.total + LEARNER_ON_GPU_GIB <= 14
+
+
+def test_where_a_step_takes_memory_of_its_own_it_is_said() -> None:
+    config = load_config(["policy=qwen3_0_6b", "learner.moment_bits=8"])
+    (_, on_cpu), (_, on_gpu) = (
+        memory_lines(needs_of(config, shape_of(config), device)) for device in ("cpu", "cuda")
+    )
+    assert "when it steps, 2.90" in on_cpu
+    assert "when it steps" not in on_gpu
 
 
 def test_what_does_not_fit_comes_with_settings_that_do() -> None:

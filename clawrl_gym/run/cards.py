@@ -150,12 +150,15 @@ def memory_lines(needs: Needs) -> Iterator[str]:
         f"own {engine.working:.2f}"
     )
     if learner.total:
+        instead = (
+            f"; instead of these, when it steps, {learner.step:.2f}" if learner.step >= 0.01 else ""
+        )
         yield (
             f"learner    {learner.total:6.2f} GiB: base {learner.base:.2f}, adapter "
             f"{learner.adapter:.2f}, gradients {learner.gradients:.2f}, optimizer "
             f"{learner.optimizer:.2f}, other models {learner.others:.2f}, activations of a full "
             f"pack {learner.activations:.2f} and the larger of logits {learner.logits:.2f} and one "
-            f"layer's backward pass {learner.backward:.2f}"
+            f"layer's backward pass {learner.backward:.2f}{instead}"
         )
 
 
