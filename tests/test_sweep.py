@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from clawrl_gym.config.compose import compose, groups_of, split_search_path
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.run.configure import load_config
 from clawrl_gym.run.others import other_envs
-from clawrl_gym.run.sweep import plan_sweep, run_sweep
+from clawrl_gym.run.sweep import RunOutcome, plan_sweep, run_sweep, table
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_sweep_run.py")))
 
@@ -123,3 +124,23 @@ def test_the_command_shows_a_sweep_and_others_refuse_it(
     assert capsys.readouterr().out.count("seed=") >= 4
     assert serve.main(["--multirun", "seed=1,2"]) == 2
     assert "expected clawrl_gym.train --multirun" in capsys.readouterr().err
+
+
+def test_the_table_of_a_sweep_is_as_wide_as_its_longest_run(tmp_path: Path) -> None:
+    (run, other) = plan_sweep(["seed=1,22", f"run.root={tmp_path}", "run.name=s"])
+    outcomes = [RunOutcome(run, 0, 61.4, 0.104, 0.75), RunOutcome(other, 3, 1234.6, None, None)]
+    assert table(outcomes).splitlines() == [
+        "run      exit  seconds  held-out",
+        "seed=1      0       61  10% -> 75%",
+        "seed=22     3     1235  - -> -",
+    ]
+    one = replace(run, values=("a",))
+    assert table([replace(outcomes[0], run=one)]).startswith("run  exit")
+
+
+def test_what_names_no_file_is_left_out_of_a_runs_folder(tmp_path: Path) -> None:
+    (run, other) = plan_sweep(["policy.model=tiny,../x", f"run.root={tmp_path}", "run.name=s"])
+    assert run.folder == tmp_path / "s" / "policy.model=tiny"
+    assert other.folder == tmp_path / "s" / "policy.model=.._x"
+    assert other.config.run.dir == str(other.folder)
+    assert other.arguments[-1] == f"run.dir='{other.folder}'"
