@@ -287,3 +287,12 @@ async def test_a_deletion_that_was_cut_off_is_done_at_the_next_opening(tmp_path:
 def test_lines_are_told_apart(line: str, stays: bool) -> None:
     keep = line_filter([Deletion(digest_of('a"b'), last_turn_id=5, asked_s=7.0)])
     assert keep(line.encode()) is stays
+
+
+async def test_a_session_that_is_not_there_is_not_deleted(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    await store.add_session(session("own"))
+    assert not await store.delete_session("nobody")
+    assert await store.delete_sessions(["nobody", "own"]) == 1
+    assert not await store.delete_session("own")
+    await store.close()

@@ -151,6 +151,22 @@ def test_a_run_that_began_with_an_adapter_keeps_its_base_and_can_be_moved(tmp_pa
     assert (tmp_path / "c" / "model" / "model.safetensors").stat().st_mtime_ns == stamp
 
 
+def test_another_adapter_of_the_same_base_is_another_model(tmp_path: Path) -> None:
+    learner = trained(shipped_dir())
+    first = make_run(tmp_path / "a", learner, "tiny")
+    second = tmp_path / "b" / "checkpoints" / "000002"
+    shutil.copytree(first, second)
+    assert whole_model(second, lambda _: shipped_dir()) == whole_model(
+        first, lambda _: shipped_dir()
+    )
+    learner.step(make_samples([9, 4]), 2)
+    learner.save_checkpoint(str(tmp_path / "c"))
+    other = whole_model(tmp_path / "c", lambda _: shipped_dir())
+    assert other != whole_model(first, lambda _: shipped_dir())
+    old, new = weights_in(whole_model(first, lambda _: shipped_dir())), weights_in(other)
+    assert any(not torch.equal(old[name], new[name]) for name in new)
+
+
 def test_the_model_of_a_resumed_run_is_not_made_again(tmp_path: Path) -> None:
     checkpoint = make_run(tmp_path / "a", trained(shipped_dir()), "tiny")
     (tmp_path / "b").mkdir()
