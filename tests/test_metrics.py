@@ -290,3 +290,24 @@ def test_a_rate_is_of_the_events_that_are_younger_than_its_window() -> None:
     window.add(6, now_s=8.0)
     assert window.rate(now_s=9.0) == pytest.approx(10 / 9)
     assert window.rate(now_s=10.0) == pytest.approx(0.6)  # the first is as old as the window
+
+
+@pytest.mark.parametrize("left_out", [{0}, {1}, {2, 5}, {5}, {0, 1, 2, 3, 4, 5}, set()])
+def test_a_file_is_rewritten_with_every_line_that_is_kept(
+    tmp_path: Path, left_out: set[int]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"row": number, "text": str(number) * 600_000} for number in range(6)]
+    lines = JsonLines(path)
+    for row in rows:
+        lines.append(row)
+    path.chmod(0o640)
+    wrong = {json.dumps(rows[number]).encode() + b"\n" for number in left_out}
+    assert lines.rewrite(lambda line: line not in wrong) == len(left_out)
+    kept = [row for row in rows if row["row"] not in left_out]
+    assert lines_of(path) == kept
+    assert path.stat().st_mode & 0o777 == 0o640
+    lines.append({"row": 6})
+    lines.close()
+    assert lines_of(path) == [*kept, {"row": 6}]
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.jsonl"]
