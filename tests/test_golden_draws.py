@@ -1,22 +1,27 @@
-"""Which tasks a run draws, written down: a resumed run, and tomorrow's, must draw the same.
+"""Which tasks a run draws, and what its controls put in the place of rewards and hints.
 
-`python -m tests.test_golden_draws` writes the new file; runs that go on after such a change draw
-other tasks than they would have.
+A resumed run, and tomorrow's, must draw the same. `python -m tests.test_golden_draws` writes the
+new file; runs that go on after such a change draw other tasks than they would have.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clawrl_gym.config import CurriculumConfig
+from clawrl_gym.core.controls import Control
 from clawrl_gym.core.types import TaskRef, TaskTraits
+from clawrl_gym.rollout.control import Substitution, Verdicts
 from clawrl_gym.rollout.curriculum import ByDifficulty, ByPassRate, Curriculum, TaskOutcome
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
+from tests.fakes_judge import a_turn, user
+from tests.test_control import group, rewards_of, verdict
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden" / "draws.json"
 _NAMES = ("one", "two", "three", "four")
@@ -97,6 +102,31 @@ def of_seeds_and_mixtures() -> dict[str, object]:
     }
 
 
+def of_controls() -> dict[str, list[str]]:
+    """What is put in the place of rewards, verdicts and hints."""
+    told: dict[str, list[str]] = {}
+    controls: tuple[Control, ...] = ("shuffled_rewards", "irrelevant_hints", "random_hints")
+    for control in controls:
+        substitution = Substitution(control, 5)
+        lines: list[str] = []
+        for number in range(10):
+            size = 1 if number > 5 else 4
+            rewards = [None if (number + at) % 5 == 3 else float(at % 2) for at in range(size)]
+            own: list[Verdicts] = [
+                {at: verdict(at, 1 - 2 * (turn % 2)) for at in range((number + turn) % 3)}
+                for turn in range(size)
+            ]
+            new, new_own = substitution.rewards(group(number, *rewards), own)
+            lines.append(f"{rewards_of(new)} {[[v.value for v in o.values()] for o in new_own]}")
+            task = TaskRef(f"t{number % 3}", 0, "train")
+            words = user(f"please do {number} and more of {number * 7}")
+            hints = ("look twice at it", f"hint {number}") if number % 4 else ()
+            turn_ = replace(a_turn("s"), messages=[words])
+            lines.append(str(substitution.hints(task, turn_, hints)))
+        told[control] = lines
+    return told
+
+
 def _words(task: TaskRef) -> str:
     return f"{task.id} {task.seed} {task.split} {task.env}"
 
@@ -110,8 +140,13 @@ def test_seeds_and_environments_are_drawn_as_they_were() -> None:
     assert of_seeds_and_mixtures() == json.loads(GOLDEN.read_text("utf-8"))["seeds and mixtures"]
 
 
+def test_controls_put_in_the_place_what_they_did() -> None:
+    assert of_controls() == json.loads(GOLDEN.read_text("utf-8"))["controls"]
+
+
 if __name__ == "__main__":
     kept = {name: draws(name) for name in CURRICULA} | {
-        "seeds and mixtures": of_seeds_and_mixtures()
+        "seeds and mixtures": of_seeds_and_mixtures(),
+        "controls": of_controls(),
     }
     GOLDEN.write_text(json.dumps(kept, indent=0) + "\n", "utf-8")
