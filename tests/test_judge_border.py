@@ -31,7 +31,13 @@ class Giving:
 
 
 def made(**changes: Any) -> Verdict:
-    fields = {"turn_id": 1, "kind": "model", "value": 1, "reward": 1.0, "detail": {}}
+    fields: dict[str, Any] = {
+        "turn_id": 1,
+        "kind": "model",
+        "value": 1,
+        "reward": 1.0,
+        "detail": {},
+    }
     return Verdict(**fields | {"created_s": 0.0} | changes)
 
 

@@ -89,7 +89,7 @@ def test_modules_of_every_seam_are_named_but_none_of_ours() -> None:
     assert foreign_modules(RunConfig().model_copy(update=seams), []) == {"algorithms", "learners"}
     serving = ServeConfig().model_copy(update=seams)
     assert foreign_modules(serving, []) == {"algorithms", "learners"}
-    agent = AgentConfig.model_construct(type="agents.deep.er:A", command=())
+    agent = AgentConfig.model_construct(type="agents.deep.er:A", command=[])
     assert foreign_modules(RunConfig().model_copy(update={"agent": agent}), []) == {"agents"}
     sandbox = SandboxConfig.model_construct(type="boxes:B")
     terminal = TerminalEnvConfig().model_copy(update={"sandbox": sandbox})
