@@ -50,6 +50,20 @@ class Held(Fine):
         return f"do {task}", {}
 
 
+class Counted(Held):
+    """Notes what it is asked."""
+
+    asked = []
+
+    def reset(self, *, seed=None, options=None):
+        self.asked.append(("reset", options["split"], seed))
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.asked.append(("step", action))
+        return super().step(action)
+
+
 class Shared(Held):
     tasks = {"train": ["a", "b"], "heldout": ["b"]}
 
@@ -165,6 +179,16 @@ async def findings_of(name: str) -> Findings:
 async def test_an_environment_that_keeps_the_contract_has_no_problem() -> None:
     findings = await findings_of("Held")
     assert (findings.problems, findings.notes) == ([], [])
+
+
+async def test_each_split_is_begun_twice_alike_and_played_for_a_step() -> None:
+    await findings_of("Counted")
+    asked = sys.modules["probed"].Counted.asked
+    assert [one[0] for one in asked] == ["reset", "reset", "step"] * 2
+    assert [one[1] for one in asked if one[0] == "reset"] == ["train"] * 2 + ["heldout"] * 2
+    seeds = [one[2] for one in asked if one[0] == "reset"]
+    assert seeds[0] == seeds[1]
+    assert seeds[2] == seeds[3]
 
 
 async def test_one_without_splits_is_told_so() -> None:

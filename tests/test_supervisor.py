@@ -1,6 +1,7 @@
 """The supervisor keeps a serving process alive on a socket that never closes."""
 
 import asyncio
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -113,6 +114,17 @@ async def test_a_taken_port_is_told_in_one_line() -> None:
         port = sock.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port} is taken.*gateway.port"):
             listen(GatewayConfig(port=port))
+
+
+@pytest.mark.parametrize(
+    ("host", "listens_at"),
+    [("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("localhost", "127.0.0.1")],
+)
+def test_the_gateway_listens_where_it_shall(host: str, listens_at: str) -> None:
+    with listen(GatewayConfig(host=host)) as sock:
+        assert sock.getsockname()[0] == listens_at
+        with socket.create_connection((listens_at, sock.getsockname()[1]), timeout=5):
+            pass
 
 
 async def test_the_child_does_not_share_the_terminals_signals() -> None:
