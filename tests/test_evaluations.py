@@ -20,7 +20,7 @@ from clawrl_gym.evaluation.figures import read_result
 from clawrl_gym.evaluation.pairs import pairs_of
 from clawrl_gym.evaluation.record import EvaluationRecord, each_attempt
 from clawrl_gym.evaluation.settings import settings_of
-from clawrl_gym.run.regrade import regrade
+from clawrl_gym.run.regrade import Change, Regrading, regrade
 
 CONFIG = EvaluateConfig(env=GymEnvConfig(target="tests.guess_env:GuessEnv", max_turns=3))
 
@@ -201,3 +201,33 @@ def test_the_commands_answer_in_a_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert (first / "evaluation.html").exists()
     assert evaluate.main(["report", str(tmp_path / "nothing")]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+def test_a_summary_of_another_grading_shows_the_first_and_counts_the_rest(tmp_path: Path) -> None:
+    before = read_result(evaluation(tmp_path / "a", solving(0, 1)))
+    after = read_result(evaluation(tmp_path / "b", solving(*range(10))))
+    attempts = list(each_attempt(tmp_path / "a"))
+    changes = tuple(Change(one, replace(one.episode, reward=1.0)) for one in attempts)
+    sampled = replace(attempts[3], sample=1)
+    named = replace(sampled, episode=replace(sampled.episode, task=TaskRef("t", 3, "heldout")))
+    changes += (Change(named, attempts[0].episode), changes[0])
+    failures = tuple(f"failure {number}" for number in range(12))
+    regrading = Regrading(before, after, 22, 3, changes, failures)
+    lines = regrading.summary().splitlines()
+    assert lines[0] == (
+        "22 episodes graded again, 12 otherwise than before; 3 deadlines kept as they were"
+    )
+    assert lines[1] == "  seed 0: reward 1.0 is 1.0 now"
+    assert lines[3] == "  seed 2: reward 0.0 is 1.0 now"
+    assert lines[11:14] == [
+        "  and 2 more", "12 could not be replayed, and are in no figure:", "  failure 0",
+    ]  # fmt: skip
+    assert lines[22:24] == [
+        "  failure 9", "success 20 % (6 to 51 %) before, 100 % (72 to 100 %) now",
+    ]  # fmt: skip
+    assert lines[24:] == [f"page: {tmp_path / 'b' / 'evaluation.html'}"]
+    assert str(changes[10]) == "t, sample 2: reward 0.0 is 1.0 now"
+    few = replace(regrading, kept=0, changes=changes[:10], failures=()).summary()
+    assert "more" not in few
+    assert "deadlines" not in few
+    assert "replayed" not in few

@@ -524,3 +524,21 @@ async def test_requests_follow_an_engine_that_moves(vllm: FakeVllm) -> None:
         assert await client.render(CHAT) == [1, 2, 3]
     finally:
         await client.close()
+
+
+async def test_log_probs_of_given_ids_are_read_without_any_setting_of_the_sampling(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    rows = [None, {"8": {"logprob": -0.5}, "9": {"logprob": -2.0}}, {"9": {"logprob": -0.25}}]
+    vllm.answers["/inference/v1/generate"] = says({"prompt_logprobs": rows})
+    assert await client.logprobs([7, 8, 9], version=4) == [-0.5, -0.25]
+    ((_, body),) = vllm.calls
+    assert body["token_ids"] == [7, 8, 9]
+    assert body["model"] == "policy"
+    assert body["sampling_params"] == {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0}
+    assert body["cache_salt"] == "4"
+    for answer in ({"prompt_logprobs": rows}, {"prompt_logprobs": None}):
+        vllm.answers["/inference/v1/generate"] = says(answer)
+        count = len(answer["prompt_logprobs"] or [])
+        with pytest.raises(PolicyError, match=f"sent log-probs of {count} ids, expected 4"):
+            await client.logprobs([7, 8, 9, 5], version=4)
