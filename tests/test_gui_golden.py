@@ -16,6 +16,10 @@ def test_every_family_is_in_the_file() -> None:
     assert set(GOLDEN["tasks"]) == set(GOLDEN["pages"]) == set(FAMILIES)
 
 
+def test_easy_families_are_those_that_they_were() -> None:
+    assert {family for family, kind in FAMILIES.items() if kind.easy} == set(GOLDEN["easy"])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_tasks_of_a_family_are_what_they_were(family: str) -> None:
     assert hash_of(task_contents(family)) == GOLDEN["tasks"][family]

@@ -5,14 +5,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
+from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.customer import STOP, PlayedCustomer, Role, make_customer
+from clawrl_gym.envs.toolcall.toolbox import UserTools
+from clawrl_gym.envs.toolcall.toolset import tool
 
 SCRIPT = {
     "answers": [
@@ -124,12 +127,13 @@ def test_a_model_plays_a_role_until_it_stops() -> None:
 
 
 class Till:
-    """A tool of the user's own."""
+    """Has a tool of the user's own."""
 
-    schemas: ClassVar = [{"type": "function", "function": {"name": "pay", "parameters": {}}}]
+    def user_tools(self) -> list[Tool]:
+        return [tool("pay", "Pay.", {})]
 
-    def carry_out(self, call: Call, timeout_s: float) -> str:
-        return f"{call.name} {call.arguments} within {timeout_s:g} s"
+    def call_as_user(self, name: str, arguments: Json, timeout_s: float) -> str:
+        return f"{name} {arguments} within {timeout_s:g} s"
 
 
 class Player:
@@ -151,7 +155,7 @@ class Player:
 
 def test_a_user_with_tools_sees_what_they_answered() -> None:
     player = Player((Call("1", "pay", "{}"),), "I paid.", "Bye ###TRANSFER###")
-    customer = PlayedCustomer(Role(instruction="You are Ana."), player, Till(), 3.0)
+    customer = PlayedCustomer(Role(instruction="You are Ana."), player, UserTools(Till()), 3.0)
     assert customer.hear("") == "I paid."
     assert customer.hear("Thanks.") is None
     system, *shown = player.shown[-1]
@@ -175,7 +179,7 @@ def test_a_role_with_guidelines_is_told_in_their_frame() -> None:
 
 def test_a_user_that_only_calls_tools_is_an_error() -> None:
     player = Player(*[(Call("1", "pay", "{}"),)] * 20)
-    customer = PlayedCustomer(Role(instruction="You are Ana."), player, Till())
+    customer = PlayedCustomer(Role(instruction="You are Ana."), player, UserTools(Till()))
     with pytest.raises(EnvError, match="called tools 20 times and said nothing"):
         customer.hear("Hello?")
 
