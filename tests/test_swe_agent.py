@@ -104,6 +104,24 @@ def test_an_observation_holds_the_exit_code_and_the_output() -> None:
     assert observation_text(0, "a\nb\n") == (
         "<returncode>0</returncode>\n<output>\na\nb\n</output>"
     )
+    assert "a" * 10_000 in observation_text(0, "a" * 10_000)
+    assert observation_text(1, "a" * 5_000 + "b" + "c" * 5_000, "stopped").split("\n") == [
+        "<exception>stopped</exception>",
+        "<returncode>1</returncode>",
+        "<warning>",
+        "The output is too long: its middle is left out. Print less, for example with head, tail, "
+        "sed or grep, or write the output to a file and look for what you need.",
+        "</warning>",
+        "<output_head>",
+        "a" * 5_000,
+        "</output_head>",
+        "<elided_chars>",
+        "1 characters left out",
+        "</elided_chars>",
+        "<output_tail>",
+        "c" * 5_000,
+        "</output_tail>",
+    ]
     assert observation_text(2, "") == "<returncode>2</returncode>\n<output>\n</output>"
     assert observation_text(-1, "a", "stopped: it ran too long") == (
         "<exception>stopped: it ran too long</exception>\n<returncode>-1</returncode>\n"
