@@ -40,6 +40,9 @@ def test_blocks_of_other_languages_are_talk() -> None:
         "It says\n```python\nreturn a - b\n```\nand should not.\n\n```bash\nls\n```\n```\nout\n```"
     )
     assert action(said) == Action("ls")
+    assert action("``\n`a`\n```bash `x`\n```bash\nls\n```") == Action("ls")
+    assert action("````bash\nls\n```\n````` \nls") == Action("ls\n```")
+    assert action("```bash\nls\n```x\n```") == Action("ls\n```x")
 
 
 @pytest.mark.parametrize(

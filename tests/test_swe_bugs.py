@@ -1,12 +1,14 @@
 """Which changes of a repository are tried, in what order, and what became of them."""
 
 import json
+import os
 import sys
+import tarfile
 
 import pytest
 
-from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.envs.swe.archive import PackedFile
+from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.envs.swe.archive import PackedFile, open_archive, pack
 from clawrl_gym.envs.swe.bugs.attempts import Attempt, Attempts, Setting
 from clawrl_gym.envs.swe.bugs.candidates import Candidates, find_candidates
 from clawrl_gym.envs.swe.bugs.mutations import NOTHING_RETURNED, Mutation
@@ -128,3 +130,36 @@ def test_a_file_that_holds_no_attempts_is_refused(tmp_path, text):
     (tmp_path / "_attempts.jsonl").write_text(text)
     with pytest.raises(ConfigError, match="is no file of attempts"):
         Attempts(tmp_path, SETTING)
+
+
+def test_a_packed_repository_has_its_files_as_git_has_them(tmp_path):
+    files = {
+        "run.py": PackedFile(b"x = '\xff'\n", 0o100755),
+        "a/link": PackedFile(b"../run.py", 0o120000),
+        "a/b.txt": PackedFile(b"text"),
+        "link.py": PackedFile(b"run.py", 0o120000),
+    }
+    path = tmp_path / "packed.tar.gz"
+    path.write_bytes(pack(files))
+    with tarfile.open(path) as archive:
+        members = [(m.name, m.type, m.mode, m.size, m.linkname) for m in archive]
+    assert members == [
+        ("a/b.txt", tarfile.REGTYPE, 0o644, 4, ""),
+        ("a/link", tarfile.SYMTYPE, 0o644, 0, "../run.py"),
+        ("link.py", tarfile.SYMTYPE, 0o644, 0, "run.py"),
+        ("run.py", tarfile.REGTYPE, 0o755, 8, ""),
+    ]
+    opened = open_archive(str(path))
+    assert opened.names == set(files)
+    assert opened.texts == {"run.py": "x = '\udcff'\n"}
+    assert opened.packed == path.read_bytes() == pack(dict(reversed(files.items())))
+
+
+def test_a_packed_repository_that_is_missing_or_too_large_is_refused(tmp_path):
+    with pytest.raises(TaskError, match=r"none\.tar\.gz': No such file"):
+        open_archive(str(tmp_path / "none.tar.gz"))
+    huge = tmp_path / "huge.tar.gz"
+    huge.touch()
+    os.truncate(huge, (64 << 20) + 1)
+    with pytest.raises(TaskError, match="has over 67108864 bytes"):
+        open_archive(str(huge))
