@@ -1,0 +1,195 @@
+"""What is drawn over pages, shape by shape, as small grey pictures of an empty ground.
+
+`python -m tests.test_golden_ink` writes them anew; look at what changed before it is kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from clawrl_gym.envs.gui.action import GuiAction
+from clawrl_gym.envs.gui.attempt import Attempt
+from clawrl_gym.envs.gui.observation import Element, View
+from clawrl_gym.envs.gui.overlay import Overlay, fitted, wrapped
+from clawrl_gym.envs.gui.picture import drawn, label_place, marked
+
+FILE = Path(__file__).parent / "fixtures" / "golden" / "ink.json"
+SIZE, SMALL = (160, 120), (80, 60)
+INK, GROUND = "#c03020", "#808080"
+_MOST_APART = 16
+"""Of 255 greys: other builds of the libraries that draw round otherwise."""
+FIELD = Element(1, "textbox", "Name", box=(20, 40, 60, 20))
+BUTTON = Element(2, "button", "Go", box=(100, 40, 30, 20))
+BELOW = Element(3, "link", "Terms", box=(60, 400, 30, 10))
+ABOVE = Element(4, "link", "Top", box=(60, -90, 30, 10))
+LEFT = Element(5, "link", "Left", box=(-90, 50, 30, 10))
+HIDDEN = Element(6, "link", "Hidden", box=(10, 80, 30, 10), states=("covered",))
+EDGE = Element(7, "link", "Edge", box=(150, 100, 40, 40))
+FLAT = Element(8, "link", "Flat", box=(30, 90, 0, 0))
+PAGE = View("", "", ((FIELD, BUTTON, BELOW, ABOVE, LEFT, HIDDEN, EDGE, FLAT),))
+FOCUSED = View(
+    "", "", ((FIELD, Element(2, "textbox", "B", box=(90, 80, 40, 20), states=("focused",))),)
+)
+
+
+def ground(scale: int = 1) -> Image.Image:
+    return Image.new("RGB", (SIZE[0] * scale, SIZE[1] * scale), GROUND)
+
+
+def jpeg(scale: int) -> bytes:
+    written = io.BytesIO()
+    ground(scale).save(written, "JPEG", quality=95)
+    return written.getvalue()
+
+
+def shape(draw: Callable[[Overlay], object]) -> Image.Image:
+    ink = Overlay(*SIZE)
+    draw(ink)
+    return ink.over(ground())
+
+
+def done(*actions: GuiAction, view: View = PAGE, scale: int = 1, failed: str = "") -> Image.Image:
+    return drawn(ground(scale), [Attempt(one, failed) for one in actions], view, SIZE)
+
+
+def beside(*boxes: tuple[float, float, float, float]) -> Image.Image:
+    return shape(lambda ink: [ink.tag_beside(box, "tag", INK) for box in boxes])
+
+
+CLICK = GuiAction("click", x=80, y=60)
+SHAPES: Mapping[str, Callable[[], Image.Image]] = {
+    "ring": lambda: shape(
+        lambda ink: [ink.ring((60, 50), 20, INK), ink.ring((120, 80), 9, INK, 7)]
+    ),
+    "frame": lambda: shape(lambda ink: ink.frame((20, 30, 80, 40), INK)),
+    "filled frame": lambda: shape(lambda ink: ink.frame((20, 30, 80, 40), INK, "#ffffff", 6, 16)),
+    "flat frames": lambda: shape(
+        lambda ink: [ink.frame((20, 30, 0, 40), INK), ink.frame((20, 30, 40, 0), INK)]
+    ),
+    "pointer": lambda: shape(lambda ink: ink.pointer((60, 50))),
+    "arrows": lambda: shape(
+        lambda ink: [
+            ink.arrow((20, 20), (140, 20), INK), ink.arrow((140, 40), (110, 40), INK, 8),
+            ink.arrow((20, 50), (20, 110), INK), ink.arrow((60, 100), (70, 90), INK),
+        ]
+    ),
+    "discs": lambda: shape(
+        lambda ink: [ink.disc((40, 40), "1", INK), ink.disc((90, 70), "é", INK)]
+    ),
+    "tag": lambda: shape(lambda ink: ink.tag((20, 30), "tag", INK)),
+    "small tag": lambda: shape(lambda ink: ink.tag((20, 30), "tag", INK, 10)),
+    "centred tag": lambda: shape(lambda ink: ink.tag((80, 30), "tag", INK, centred=True)),
+    "tag beyond right and below": lambda: shape(lambda ink: ink.tag((155, 118), "tag", INK)),
+    "tag beyond left and above": lambda: shape(lambda ink: ink.tag((-9, -9), "tag", INK)),
+    "long tag": lambda: shape(lambda ink: ink.tag((0, 60), "a very long tag " * 4, INK)),
+    "tag on tag": lambda: shape(
+        lambda ink: [ink.tag((40, 40), "tag", INK), ink.tag((60, 50), "other", "#2030c0")]
+    ),
+    "beside": lambda: beside((20, 40, 40, 20)),
+    "under": lambda: beside((10, 10, 140, 20)),
+    "before": lambda: beside((70, 20, 85, 98)),
+    "over": lambda: beside((5, 60, 150, 58)),
+    "within": lambda: beside((2, 2, 156, 116)),
+    "beside each other": lambda: beside(*[(20, 40, 40, 20)] * 6),
+    "stamp": lambda: shape(lambda ink: ink.stamp("DONE", INK)),
+    "long stamp": lambda: shape(lambda ink: ink.stamp("DONE: " + "word " * 30, INK)),
+    "stamp on little": lambda: _little(),
+    "click": lambda: done(CLICK),
+    "failed click": lambda: done(CLICK, failed="no"),
+    "clicks": lambda: done(
+        GuiAction("double_click", x=40, y=40), GuiAction("triple_click", x=110, y=70)
+    ),
+    "other button and hover": lambda: done(
+        GuiAction("right_click", x=30, y=30), GuiAction("hover", x=90, y=80)
+    ),
+    "three at one place": lambda: done(CLICK, CLICK, CLICK),
+    "out of sight": lambda: done(*(GuiAction("click", id=number) for number in (3, 4, 5))),
+    "scaled": lambda: done(GuiAction("click", id=2), GuiAction("type", id=1, text="ab"), scale=2),
+    "type": lambda: done(GuiAction("type", id=1, text="ab")),
+    "press": lambda: done(GuiAction("press", keys="Tab")),
+    "press in focus": lambda: done(GuiAction("press", keys="Tab"), view=FOCUSED),
+    "type nothing": lambda: done(GuiAction("type", id=1, text=""), CLICK),
+    **{
+        f"scroll {direction}": lambda direction=direction: done(  # type: ignore[misc]
+            GuiAction("scroll", direction=direction),
+            GuiAction("scroll", direction=direction, x=50, y=60),
+        )
+        for direction in ("up", "down", "left", "right")
+    },
+    "drag": lambda: done(GuiAction("drag", id=1, to_id=2), CLICK),
+    "drag out": lambda: done(GuiAction("drag", x=20, y=20, to_x=900, to_y=-900)),
+    "goto": lambda: done(GuiAction("goto", text="http://a/")),
+    "give up": lambda: done(GuiAction("give_up")),
+    "answer": lambda: done(GuiAction("answer", text="no")),
+    "marks": lambda: Image.open(io.BytesIO(marked(jpeg(1), PAGE, SIZE))),
+    "large marks": lambda: Image.open(io.BytesIO(marked(jpeg(2), PAGE, SIZE))),
+}  # fmt: skip
+
+
+def _little() -> Image.Image:
+    ink = Overlay(60, 30)
+    ink.stamp("DONE", INK)
+    return ink.over(Image.new("RGB", (60, 30), GROUND))
+
+
+def small(picture: Image.Image) -> bytes:
+    return picture.convert("L").resize(SMALL, Image.Resampling.BOX).tobytes()
+
+
+def places() -> list[tuple[float, ...]]:
+    """Of labels at boxes in all parts of a picture, beside those that were placed before."""
+    found = list[tuple[float, ...]]()
+    for step in (20, 35):
+        placed = list[tuple[float, float, float, float]]()
+        for x, y, wide in itertools.product(range(-10, 160, step), range(-10, 120, step), (8, 50)):
+            place = label_place((x, y, wide, 20), (18, 14), SIZE, placed)
+            placed.append(place)
+            found.append(place)
+    return found
+
+
+def texts() -> list[object]:
+    said = "A text of some words — “quoted” … and naïve ones"
+    return [
+        [fitted(said, 16, width) for width in (0, 20, 50, 120, 260, 900)],
+        [wrapped(said, 16, width, most) for width in (60, 120, 900) for most in (1, 2, 9)],
+    ]
+
+
+def packed(content: bytes) -> str:
+    return base64.b85encode(zlib.compress(content, 9)).decode()
+
+
+def unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b85decode(text))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_shape_is_drawn_as_it_was(name: str) -> None:
+    golden = unpacked(json.loads(FILE.read_text())["shapes"][name])
+    pairs = zip(small(SHAPES[name]()), golden, strict=True)
+    assert max(abs(one - other) for one, other in pairs) <= _MOST_APART
+
+
+def test_labels_are_placed_and_texts_are_cut_as_they_were() -> None:
+    golden = json.loads(FILE.read_text())
+    assert json.dumps(places()).encode() == unpacked(golden["places"])
+    assert texts() == golden["texts"]
+
+
+if __name__ == "__main__":
+    written = {
+        "shapes": {name: packed(small(shape())) for name, shape in SHAPES.items()},
+        "places": packed(json.dumps(places()).encode()),
+        "texts": texts(),
+    }
+    FILE.write_text(json.dumps(written, indent=0) + "\n")
