@@ -11,6 +11,7 @@ import itertools
 import json
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,10 @@ def jpeg(scale: int) -> bytes:
     return written.getvalue()
 
 
-def shape(draw: Callable[[Overlay], object]) -> Image.Image:
+def shape(*draws: Callable[[Overlay], object]) -> Image.Image:
     ink = Overlay(*SIZE)
-    draw(ink)
+    for draw in draws:
+        draw(ink)
     return ink.over(ground())
 
 
@@ -62,28 +64,28 @@ def done(*actions: GuiAction, view: View = PAGE, scale: int = 1, failed: str = "
 
 
 def beside(*boxes: tuple[float, float, float, float]) -> Image.Image:
-    return shape(lambda ink: [ink.tag_beside(box, "tag", INK) for box in boxes])
+    return shape(*[partial(Overlay.tag_beside, box=box, text="tag", colour=INK) for box in boxes])
 
 
 CLICK = GuiAction("click", x=80, y=60)
 SHAPES: Mapping[str, Callable[[], Image.Image]] = {
     "ring": lambda: shape(
-        lambda ink: [ink.ring((60, 50), 20, INK), ink.ring((120, 80), 9, INK, 7)]
+        lambda ink: ink.ring((60, 50), 20, INK), lambda ink: ink.ring((120, 80), 9, INK, 7)
     ),
     "frame": lambda: shape(lambda ink: ink.frame((20, 30, 80, 40), INK)),
     "filled frame": lambda: shape(lambda ink: ink.frame((20, 30, 80, 40), INK, "#ffffff", 6, 16)),
     "flat frames": lambda: shape(
-        lambda ink: [ink.frame((20, 30, 0, 40), INK), ink.frame((20, 30, 40, 0), INK)]
+        lambda ink: ink.frame((20, 30, 0, 40), INK), lambda ink: ink.frame((20, 30, 40, 0), INK)
     ),
     "pointer": lambda: shape(lambda ink: ink.pointer((60, 50))),
     "arrows": lambda: shape(
-        lambda ink: [
-            ink.arrow((20, 20), (140, 20), INK), ink.arrow((140, 40), (110, 40), INK, 8),
-            ink.arrow((20, 50), (20, 110), INK), ink.arrow((60, 100), (70, 90), INK),
-        ]
+        lambda ink: ink.arrow((20, 20), (140, 20), INK),
+        lambda ink: ink.arrow((140, 40), (110, 40), INK, 8),
+        lambda ink: ink.arrow((20, 50), (20, 110), INK),
+        lambda ink: ink.arrow((60, 100), (70, 90), INK),
     ),
     "discs": lambda: shape(
-        lambda ink: [ink.disc((40, 40), "1", INK), ink.disc((90, 70), "é", INK)]
+        lambda ink: ink.disc((40, 40), "1", INK), lambda ink: ink.disc((90, 70), "é", INK)
     ),
     "tag": lambda: shape(lambda ink: ink.tag((20, 30), "tag", INK)),
     "small tag": lambda: shape(lambda ink: ink.tag((20, 30), "tag", INK, 10)),
@@ -92,7 +94,7 @@ SHAPES: Mapping[str, Callable[[], Image.Image]] = {
     "tag beyond left and above": lambda: shape(lambda ink: ink.tag((-9, -9), "tag", INK)),
     "long tag": lambda: shape(lambda ink: ink.tag((0, 60), "a very long tag " * 4, INK)),
     "tag on tag": lambda: shape(
-        lambda ink: [ink.tag((40, 40), "tag", INK), ink.tag((60, 50), "other", "#2030c0")]
+        lambda ink: ink.tag((40, 40), "tag", INK), lambda ink: ink.tag((60, 50), "other", "#2030c0")
     ),
     "beside": lambda: beside((20, 40, 40, 20)),
     "under": lambda: beside((10, 10, 140, 20)),
@@ -132,7 +134,7 @@ SHAPES: Mapping[str, Callable[[], Image.Image]] = {
     "answer": lambda: done(GuiAction("answer", text="no")),
     "marks": lambda: Image.open(io.BytesIO(marked(jpeg(1), PAGE, SIZE))),
     "large marks": lambda: Image.open(io.BytesIO(marked(jpeg(2), PAGE, SIZE))),
-}  # fmt: skip
+}
 
 
 def _little() -> Image.Image:
