@@ -10,6 +10,7 @@ import itertools
 import json
 from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Literal
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.policy.shape import ModelShape
@@ -18,9 +19,10 @@ from clawrl_gym.trainers.memory import GIB, learner_memory, offloaded_gib
 FILE = Path(__file__).parent / "fixtures" / "golden" / "learner_memory.json"
 SHAPE = ModelShape(
     parameters=40_000, layers=3, hidden=64, queries=96, keys=32, inner=160, vocab=500,
-    caching_layers=3, linear={"q_proj": [(64, 96)] * 3, "up_proj": [(64, 160)] * 2},
+    caching_layers=3, linear={"q_proj": [[64, 96]] * 3, "up_proj": [[64, 160]] * 2},
     dtype="bfloat16",
 )  # fmt: skip
+DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
 LORA = AdapterConfig(rank=4)
 LEARNERS = {
     "all": LearnerConfig(),
@@ -30,7 +32,7 @@ LEARNERS = {
     "adapter, float32": LearnerConfig(adapter=LORA, base="float32"),
     "adapter, nf4": LearnerConfig(adapter=LORA, base="nf4"),
 }
-TRAINERS = {
+TRAINERS: dict[str, dict[str, object]] = {
     "grpo": {},
     "kl": {"kl_coef": 0.1},
     "frozen": {"algorithm": "opd", "distillation": {"teacher": "frozen"}},
@@ -45,7 +47,7 @@ TRAINERS = {
 def in_bytes() -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for (name, learner), device, layers in itertools.product(
-        LEARNERS.items(), ("cpu", "cuda"), (False, True)
+        LEARNERS.items(), DEVICES, (False, True)
     ):
         form = learner.model_copy(update={"checkpoint_layers": layers})
         memory = learner_memory(TrainerConfig(max_tokens_per_pack=200), form, SHAPE, device)
