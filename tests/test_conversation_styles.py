@@ -88,3 +88,41 @@ def test_the_same_draw_gives_the_same_words_and_draws_give_several() -> None:
         assert style.render(PROBLEM, Draw("a")) == style.render(PROBLEM, Draw("a"))
         if style is not TERSE:
             assert len({style.render(PROBLEM, Draw(str(n))) for n in range(50)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("style", "most"),
+    [(CASUAL, 16), (FRIENDLY, 30), (TERSE, 8), (TERSE, 3), (STORY, 30), (FORMAL, 20)],
+)
+def test_one_word_more_than_a_style_has_room_for_costs(style, most) -> None:
+    full = "7 apples" + " or" * (most - 2)
+    assert style.score(full, PROBLEM) > style.score(f"{full} so", PROBLEM)
+    assert style.score(full, PROBLEM) > style.score(full.replace(" or", "\nor", 1), PROBLEM)
+
+
+@pytest.mark.parametrize(
+    ("style", "better", "worse"),
+    [
+        (CASUAL, "3 and 4 is so 7", "3 and 4 is 7"),
+        (CASUAL, "3 and 4 is so 7", "3 and 4 is so = 7"),
+        (CASUAL, "3 and 4 is so 7", "3 and it is so 7"),
+        (FORMAL, "It is all 7 apples.", "It is 7 apples."),
+        (FORMAL, "It is all 7 apples.", "it is all 7 apples."),
+        (FORMAL, "It is all 7 apples.", "It is all 7 apples"),
+        (FORMAL, "It is all 7 apples.", "It is all! 7 apples."),
+        (FORMAL, "It is all 7 apples.", "It is so 7 apples."),
+        (FORMAL, "It is all 7 apples.", "It is all 7 pears."),
+        (FRIENDLY, "Tom, 3 plus 4 is 7, nice.", "3 plus 4 is 7, nice."),
+        (FRIENDLY, "Tom, 3 plus 4 is 7, nice.", "Tom, 3 plus 4 is 7."),
+        (FRIENDLY, "Tom, 3 plus 4 is 7, nice.", "Tom, 3 and 4 is 7, nice."),
+        (FRIENDLY, "Tom, 3 plus 4 is 7, nice.", "Tom, plus 4 is 7, nice."),
+        (STORY, "Once Tom had 7 apples!", "Once he had 7 apples!"),
+        (STORY, "Once Tom had 7 apples!", "Tom had 7 apples!"),
+        (STORY, "Once Tom had 7 apples!", "Once Tom had 7 apples."),
+        (STORY, "Once Tom had 7 apples!", "Once Tom had 7!"),
+        (TERSE, "7 apples", "7 pears"),
+        (TERSE, "7 apples", "7 apples!"),
+    ],
+)
+def test_each_mark_of_a_style_counts(style, better, worse) -> None:
+    assert style.score(better, PROBLEM) > style.score(worse, PROBLEM)
