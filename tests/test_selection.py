@@ -141,3 +141,51 @@ def test_a_run_keeps_what_was_told_at_its_start(tmp_path):
     assert [start.get("notes") for start in read_starts(tmp_path)] == [
         None, ["1 task used, 2 left out:"],
     ]  # fmt: skip
+
+
+def test_the_twelve_most_frequent_reasons_are_told_and_the_others_counted():
+    def left_out(kinds):
+        letters = "abcdefghijklmnop"[:kinds]
+        return tuple(
+            LeftOut(f"{letter}{number}", f"no {letter}: {letter}{number}")
+            for place, letter in enumerate(letters)
+            for number in range(20 - place)
+        )
+
+    summary, *lines = Selection(1, left_out(12)).lines()
+    assert summary == "1 task used, 174 left out:"
+    assert len(lines) == 12
+    assert lines[0] == "  20: no a: a0 (a0, a1, a2, a3, a4 and 15 more)"
+    lines = list(Selection(1_200, left_out(14)).lines())
+    assert lines[0] == "1,200 tasks used, 189 left out:"
+    assert lines[13:] == ["  15: 2 further reasons"]
+
+
+def test_five_names_are_told_and_a_reason_has_a_longest():
+    def line(count, length=3):
+        entries = tuple(LeftOut(f"t{number}", "x" * length) for number in range(count))
+        return Selection(0, entries).lines()[1].strip()
+
+    assert line(5) == "5: xxx (t0, t1, t2, t3, t4)"
+    assert line(6) == "6: xxx (t0, t1, t2, t3, t4 and 1 more)"
+    assert line(1, 300) == f"1: {'x' * 300} (t0)"
+    assert line(1, 301) == f"1: {'x' * 296} ... (t0)"
+
+
+def test_what_is_not_trusted_and_what_else_there_is_come_last():
+    selection = Selection(3, (), ("a", "b"), ("All well.",))
+    assert selection.lines() == (
+        "2 of 3 tasks used have grades that are not trusted, as an agent may have prepared them "
+        "(a, b)",
+        "All well.",
+    )
+    assert Selection(3).lines() == ()
+    with pytest.raises(TaskError, match=r"no task of here can be used here: there is none$"):
+        Selection(0).require_some("here")
+    Selection(1).require_some("here")
+
+
+def test_why_one_is_left_out_is_found_by_its_name():
+    selection = Selection(0, (LeftOut("a", "no a"), LeftOut("b", "no b")))
+    assert [selection.reason_of(name) for name in ("a", "b", "c")] == ["no a", "no b", None]
+    assert selection_of(object()) is None

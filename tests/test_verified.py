@@ -6,6 +6,7 @@ from clawrl_gym.envs.selection import selection_of
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.source import open_source
 from clawrl_gym.envs.verified import (
+    held_out_note,
     verified_commits,
     verified_folder,
     verified_in,
@@ -97,3 +98,48 @@ def test_each_instance_is_known_by_id_image_and_commit():
         assert verified_commits()[found] == commit
         repository = f"{owner}/{rest.rpartition('-')[0]}"
         assert verified_in([f"{repository} at {commit[:7]}"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("row", "known"),
+    [
+        ({"instance_id": "pallets__flask-5014"}, True),
+        ({"image": "x/pallets_1776_flask-5014:latest"}, True),
+        ({"image_name": "pallets_s_flask-5014", "instance_id": "mine-1"}, True),
+        ({"docker_image": "Pallets__Flask-5014"}, True),
+        ({"base_commit": COMMIT}, True),
+        ({"commit": COMMIT[:12]}, True),
+        ({"commit": COMMIT[:11]}, False),
+        ({"repo": "pallets/flask", "base_commit": COMMIT[:7]}, True),
+        ({"repo_name": "pallets__flask", "commit": COMMIT[:11]}, True),
+        ({"repo": "pallets/other", "commit": COMMIT[:11]}, False),
+        ({"repo": "pallets/flask", "commit": COMMIT[:6]}, False),
+        ({"repo": "pallets/flask", "commit": COMMIT[:10] + "0"}, False),
+        ({"problem": "pallets__flask-5014"}, False),
+        ({"instance_id": None, "repo": None}, False),
+        ({}, False),
+    ],
+)
+def test_a_row_is_known_by_its_names_and_its_commit(row, known):
+    assert verified_row(row) == ("pallets__flask-5014" if known else None)
+
+
+def test_of_a_folder_two_hundred_files_of_a_mebibyte_are_looked_at(tmp_path):
+    marked = b"pallets__flask-5014"
+    for number in range(199):
+        (tmp_path / f"a{number:03}").touch()
+    (tmp_path / "b").write_bytes(marked.ljust(1 << 20))
+    assert verified_folder(tmp_path) == "pallets__flask-5014"
+    (tmp_path / "b").write_bytes(marked.ljust((1 << 20) + 1))
+    assert verified_folder(tmp_path) is None
+    (tmp_path / "b").write_bytes(marked)
+    (tmp_path / "a199").touch()
+    assert verified_folder(tmp_path) is None
+
+
+def test_what_is_held_out_is_told_when_there_is_any():
+    assert held_out_note([], 9) == ()
+    (note,) = held_out_note(["b", "a"], 9)
+    assert note.startswith(
+        "SWE-bench Verified: 2 of 9 tasks, such as a, are its instances and held"
+    )
