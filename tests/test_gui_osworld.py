@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -441,6 +441,36 @@ def test_metrics_of_what_the_browser_shows(
 )
 def test_days_count_from_the_day_of_the_page(today: str, words: str, day: str) -> None:
     assert day_of(words, date.fromisoformat(today)) == date.fromisoformat(day)
+
+
+@pytest.mark.parametrize("today", [date(2024, 2, 20) + timedelta(days=day) for day in range(14)])
+def test_days_of_a_week_are_those_of_a_calendar(today: date) -> None:
+    week = [today - timedelta(days=today.isoweekday() - day) for day in range(1, 8)]
+    ahead = [today + timedelta(days=day) for day in range(1, 8)]
+    for day in week:
+        name = f"{day:%A}"
+        assert day_of(f"this {name}", today) == day
+        assert day_of(f"next week {name} split", today) == day + timedelta(days=7)
+        assert day_of(f"week after next {name}", today) == day + timedelta(days=14)
+        if name != "Sunday":
+            assert day_of(f"next {name}", today) == next(d for d in ahead if f"{d:%A}" == name)
+    assert day_of("this month", today) == today
+    for words in ("next Sunday", "last Monday", "next month", "1th nxt month", "this Monday x"):
+        with pytest.raises(TaskError, match=f"rule_relativeTime of '{words.lower()}'"):
+            day_of(words, today)
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_months_later_may_be_of_another_year(month: int) -> None:
+    today = date(2025, month, 28)
+    later = day_of("3rd next month", today)
+    assert (later.year, later.month, later.day) == (2025 + month // 12, month % 12 + 1, 3)
+    for word, months in (("four", 4), ("eight", 8)):
+        monday = day_of(f"first Monday {word} months later", today)
+        years, place = divmod(month - 1 + months, 12)
+        assert (monday.year, monday.month) == (2025 + years, place + 1)
+        assert monday.isoweekday() == 1
+        assert monday.day <= 7
 
 
 def test_relative_days_are_written_as_the_rules_say() -> None:
