@@ -201,6 +201,29 @@ def test_rules_that_would_fail_in_the_end_are_found_when_tasks_are_read(
         grader_of({"func": func, "result": result, "expected": rule(**rules)})
 
 
+def test_a_file_has_at_most_four_mebibytes_and_a_task_eight_tabs(tmp_path: Path) -> None:
+    urls = [f"https://a.test/{number}" for number in range(9)]
+
+    def task(name: str, tabs: int) -> dict[str, Any]:
+        opened = {"type": "chrome_open_tabs", "parameters": {"urls_to_open": urls[:tabs]}}
+        return raw(id=name, config=[opened], instruction=name)
+
+    folder = write(tmp_path, task("eight", 8), task("nine", 9))
+    (folder / "full.json").write_text(json.dumps(raw(id="full")).ljust(4 << 20))
+    (folder / "more.json").write_text(json.dumps(raw(id="more")).ljust((4 << 20) + 1))
+    source = open_osworld(folder, allow=["a.test"])
+    assert sorted(source.tasks) == ["osworld-eight", "osworld-full"]
+    nine, more = (entry.reason for entry in source.selection.left_out)
+    assert nine.startswith("config: got 9 tabs, expected at most 8")
+    assert more.endswith("expected a file of at most 4194304 bytes")
+
+
+def test_a_folder_of_tasks_that_cannot_be_used_is_refused_with_the_reasons(tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(TaskError, match=r"can be used here: 1: .*\.json is no JSON"):
+        open_osworld(tmp_path)
+
+
 def test_ids_are_unique(tmp_path: Path) -> None:
     source = open_osworld(write(tmp_path, raw(), raw()), allow=["a.test"])
     assert list(source.tasks) == ["osworld-some-task"]
