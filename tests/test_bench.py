@@ -279,6 +279,15 @@ def test_seeds_are_paired_and_come_before_recipes() -> None:
     assert ["seed=1" in run.arguments for run in runs] == [False, False, True, True]
 
 
+def test_copies_of_checkpoints_are_below_the_bench_and_the_recipe(tmp_path: Path) -> None:
+    address = "learner.remote_checkpoints=s3://bucket/runs"
+    runs = plan_runs(load_config([BOTH, "seeds=2", f"dir={tmp_path}/both", address], "bench"))
+    addresses = {load_config(list(run.arguments)).learner.remote_checkpoints for run in runs}
+    below = "s3://bucket/runs/both"
+    assert addresses == {f"{below}/personal_binary", f"{below}/personal_hybrid"}
+    assert {run.folder.name for run in runs} == {"seed0", "seed1"}
+
+
 @pytest.mark.parametrize(
     ("algorithm", "recipe"),
     [("binary", "personal_binary"), ("opd", "personal_opd"), ("hybrid", "personal_hybrid")],

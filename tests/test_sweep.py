@@ -86,6 +86,15 @@ def test_a_sweep_is_every_combination_in_order(tmp_path: Path) -> None:
     assert (config.seed, config.learner.lr, config.run.dir) == (2, 1e-4, str(runs[3].folder))
 
 
+def test_copies_of_a_sweeps_checkpoints_are_below_its_name(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    arguments = [f"run.root={tmp_path}", "run.name=two", f"learner.remote_checkpoints={there}"]
+    runs = plan_sweep(["seed=1,2", *arguments])
+    assert [run.config.learner.remote_checkpoints for run in runs] == [f"{there}/two"] * 2
+    for run in runs:
+        assert compose("train", [*run.arguments], RunConfig) == run.config
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -133,6 +133,9 @@ def plan_runs(config: BenchConfig) -> list[PlannedRun]:
             recipe = one.config
             arguments = (f"seed={seed}", "eval.ends=false", *one.arguments)
             arguments = (f"experiment={one.experiment}", *arguments)
+            if recipe.learner.remote_checkpoints is not None:  # seeds are called alike everywhere
+                address = "/".join((recipe.learner.remote_checkpoints, folder.name, name))
+                arguments += (f"learner.remote_checkpoints={quoted(address)}",)
             place = folder / name / f"seed{seed}"
             runs.append(
                 PlannedRun(
@@ -164,8 +167,8 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", name).strip("_")[-80:]
 
 
-def quoted(path: Path) -> str:
-    """A path as a value on a command line, whatever characters it has."""
+def quoted(path: Path | str) -> str:
+    """A path or an address as a value on a command line, whatever characters it has."""
     text = str(path)
     if re.fullmatch(r"[\w./-]+", text):
         return text

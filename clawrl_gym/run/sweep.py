@@ -99,6 +99,9 @@ def plan_sweep(arguments: Sequence[str]) -> list[SweepRun]:
     for values in itertools.product(*choices):
         folder = Path(common.run.root) / name / _folder_name(values)
         own = [*search_path, *fixed, *values]
+        address = common.learner.remote_checkpoints
+        if address is not None:  # another sweep may have runs of the same name
+            own.append(f"learner.remote_checkpoints='{address}/{name}'")
         place = f"run.dir='{folder}'"
         config = compose("train", [*own, place], RunConfig)
         runs.append(SweepRun(values, (*own, place), folder, config))
