@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 import clawrl_gym as cg
 from clawrl_gym.core.descendants import die_with_parent
+from clawrl_gym.core.errors import ClawError, NoRoom, first_of, lacks_room
 from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run.command import command
 from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, supervise
@@ -49,7 +50,12 @@ async def _serve(config: cg.ServeConfig) -> int:
     die_with_parent()
     INTERRUPTS.silent = True  # the first process says how it ended
     sock = socket.socket(fileno=int(os.environ[SOCKET_VARIABLE]))
-    await cg.run_serving_async(config, sock)
+    try:
+        await cg.run_serving_async(config, sock)
+    except (ClawError, BaseExceptionGroup) as error:
+        if not lacks_room(error):
+            raise
+        raise NoRoom(str(first_of(error))) from error
     return 0
 
 

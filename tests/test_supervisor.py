@@ -1,7 +1,10 @@
 """The supervisor keeps a serving process alive on a socket that never closes."""
 
 import asyncio
+import errno
+import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -12,7 +15,13 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import GatewayConfig
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.errors import (
+    ConfigError,
+    DiskFull,
+    StoreError,
+    TrainerError,
+    lacks_room,
+)
 from clawrl_gym.run import supervisor
 from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, restart_pauses_s, supervise
 
@@ -131,3 +140,40 @@ async def test_the_child_does_not_share_the_terminals_signals() -> None:
     script = "import os, sys; sys.exit(0 if os.getsid(0) == os.getpid() else 1)"
     with listen(GatewayConfig()) as sock:
         assert await supervise([sys.executable, "-c", script], sock) == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "tmpfs", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.root
+def test_serving_without_room_on_its_disk_is_begun_again(small_disk: Path) -> None:
+    with listen(GatewayConfig()) as sock:
+        done = subprocess.run(
+            [sys.executable, "-m", "clawrl_gym.serve", f"run.dir={small_disk}/run", "ui=line"],
+            env=os.environ | {SOCKET_VARIABLE: str(sock.fileno())},
+            pass_fds=(sock.fileno(),),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == supervisor.NO_ROOM, done.stderr
+    assert done.returncode not in supervisor._FINAL
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "MB of free disk" in line
+
+
+def test_what_came_of_a_full_disk_is_known_however_it_was_wrapped() -> None:
+    words = "the learner failed: I/O error: No space left on device (os error 28)"
+    wrapped = StoreError("the log cannot be written")
+    wrapped.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for error in (TrainerError(words), wrapped, DiskFull("full")):
+        assert lacks_room(error)
+        assert lacks_room(ExceptionGroup("several", [ValueError("other"), error]))
+    assert not lacks_room(TrainerError("the learner failed: no memory"))
+    assert not lacks_room(ExceptionGroup("several", [ValueError("other")]))

@@ -16,7 +16,8 @@
     ├── ClusterError       Ray, which holds workers and learner, did not start or has ended
     ├── ShipmentError      files did not arrive on another machine as they were sent
     └── StoreError         the run's database or folder cannot be used
-        └── DiskFull       there is no room for what is to be written
+        ├── DiskFull       there is no room for what is to be written
+        └── NoRoom         what serves ended of a full disk, and is to be started again
 
 Errors propagate. Four borders (environment, policy, judge, trainer) wrap foreign exceptions once,
 with `boundary`; from there they are recorded as data.
@@ -24,8 +25,13 @@ with `boundary`; from there they are recorded as data.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+_NO_SPACE = os.strerror(errno.ENOSPC)
+"""Of errors of other processes and languages only their words arrive."""
 
 
 class ClawError(Exception):
@@ -119,6 +125,10 @@ class DiskFull(StoreError):
     """There is no room for what is to be written; nothing of it was acknowledged."""
 
 
+class NoRoom(StoreError):
+    """What serves ended because a disk was full: it is to be started again, until there is room."""
+
+
 @contextmanager
 def boundary(wrapper: type[ClawError], doing: str) -> Iterator[None]:
     """Wrap whatever foreign exception leaves the block in `wrapper`, once, saying what was done."""
@@ -135,3 +145,14 @@ def first_of(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def lacks_room(error: BaseException | None) -> bool:
+    """Whether it came of a full disk, however it was wrapped on its way."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(lacks_room(one) for one in error.exceptions)
+    while error is not None:
+        if isinstance(error, DiskFull) or _NO_SPACE in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -20,15 +20,18 @@ from clawrl_gym.core.errors import (
     ConfigError,
     ConfigErrors,
     HeadLost,
+    NoRoom,
     first_of,
 )
 from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS, end_process
 from clawrl_gym.run import sweep
 from clawrl_gym.run.help import help_text
+from clawrl_gym.run.supervisor import NO_ROOM
 
 _HELP = ("-h", "--help")
-_CODES = ((ConfigError, 2), (ClusterError, 3))
-"""Exit codes of errors; 1 for all others. After 3 the same command can go on at once."""
+_CODES = ((ConfigError, 2), (ClusterError, 3), (NoRoom, NO_ROOM))
+"""Exit codes of errors; 1 for all others. After 3 the same command can go on at once; 4 is told to
+what watches over `serve` alone."""
 C = TypeVar("C", bound=CommandConfig | EvaluateConfig | RejudgeConfig | BenchConfig)
 
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 import yaml
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
-from clawrl_gym.core.errors import ConfigError, StoreError
+from clawrl_gym.core.errors import ConfigError, DiskFull, StoreError
 from clawrl_gym.core.files import make_private
 from clawrl_gym.core.folder_lock import holder_of, in_use
 from clawrl_gym.core.plain_yaml import plain_values
@@ -152,7 +152,7 @@ class RunFolder:
             raise ConfigError(
                 f"got {free >> 20} MB free at {self.path}, expected at least "
                 f"{MIN_FREE_BYTES >> 20} MB: free some space or choose run.dir=PATH elsewhere"
-            )
+            ) from DiskFull(f"{free >> 20} MB")
 
     def read_config(self, model: type[C]) -> C:
         """The configuration that the run was started with."""

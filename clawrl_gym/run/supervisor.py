@@ -24,6 +24,8 @@ SOCKET_VARIABLE = "CLAWRL_SERVE_SOCKET"
 """Environment variable with the number of the open socket that the child serves on."""
 STOP_S = PATIENCE_S + 0.7
 """How long the child may take to close everything and to end."""
+NO_ROOM = 4
+"""Exit code of a child whose disk was full: it is started again until there is room."""
 _FINAL = (0, 1, 2, *EXIT_CODES.values())
 """Exit codes that the child chose: done, an error, a wrong configuration, a signal."""
 _LONGEST_PAUSE_S = 30.0
@@ -64,6 +66,8 @@ async def supervise(arguments: Sequence[str], sock: socket.socket) -> int:
         if time.monotonic() - started_s > _HEALTHY_S:
             pauses_s = restart_pauses_s()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        if code == NO_ROOM:
+            how = "found no room on its disk"
         restore_terminal()
         sys.stderr.write(f"the serving process {how}; starting it again, connections wait\n")
         await asyncio.sleep(next(pauses_s))

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
-from clawrl_gym.core.errors import StoreError, boundary
+from clawrl_gym.core.errors import DiskFull, StoreError, boundary
 from clawrl_gym.core.folder_lock import lock_folder
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Compared, Group, Message, Sample, Taught, Turn, Verdict
@@ -375,10 +375,10 @@ class Store:
 
 
 def _check_disk(folder: Path) -> None:
-    """Raises StoreError when the disk has too little room to begin."""
+    """Raises DiskFull when there is too little room to begin."""
     free_mb = shutil.disk_usage(folder).free / 2**20
     if free_mb < MIN_FREE_MB:
-        raise StoreError(
+        raise DiskFull(
             f"got {free_mb:.0f} MB of free disk at {str(folder)!r}, expected at least "
             f"{MIN_FREE_MB} MB; make room or give another run.dir"
         )
