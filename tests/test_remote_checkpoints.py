@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import threading
@@ -14,6 +15,7 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.remote_folder import RemoteFolder
 from clawrl_gym.policy.checkpoints import checkpoint_dir
+from clawrl_gym.run import remote_checkpoints
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.remote_checkpoints import (
     RemoteCheckpoints,
@@ -152,6 +154,25 @@ async def test_the_end_waits_for_the_last_one_and_gives_up_after_some_failures(
     assert len(tries) in (3, 4), "one may have come before the end"
     assert copying.said[-1].startswith("checkpoint 8 is not at faulty://bucket/first (")
     assert f"resume={run.path} copies it" in copying.said[-1]
+
+
+async def test_an_end_that_takes_long_says_why(
+    run: RunFolder, faulty: type[FaultyFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_checkpoints, "_UNTOLD_S", 0.0)
+    may_go_on = threading.Event()
+
+    def wait(method: str, path: str) -> None:
+        may_go_on.wait(20)
+
+    faulty.fault = staticmethod(wait)
+    checkpoint(run, 1)
+    with Copying(run, "faulty://bucket") as copying:
+        ending = asyncio.create_task(copying.copies.finish())
+        await until(lambda: copying.said)
+        may_go_on.set()
+        await ending
+    assert copying.said == ["checkpoints are still being copied to faulty://bucket/first"]
 
 
 async def test_a_checkpoint_that_goes_while_it_is_copied_arrives_whole(

@@ -11,8 +11,11 @@ once and tried again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import shutil
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -39,6 +42,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
 _LAST_TRIES = 3
 """Failures in a row that a run accepts at its end."""
 _END_LOOK_S, _LEAVE_S = 0.05, 1.0
+_UNTOLD_S = 3.0
+"""How long the end may wait without a word."""
 
 
 def place_of(folder: RunFolder, address: str) -> RemoteFolder:
@@ -76,7 +81,8 @@ async def copied_checkpoints(
     loop = asyncio.get_running_loop()
 
     def say_there(line: str) -> None:
-        loop.call_soon_threadsafe(say, line)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(say, line)
 
     place = place_of(folder, config.learner.remote_checkpoints)
     copies = RemoteCheckpoints(folder, place, say_there)
@@ -119,8 +125,12 @@ class RemoteCheckpoints:
     async def finish(self) -> None:
         """Answers once all are copied, or that has failed several times in a row."""
         self._is_last.set()
-        while self._thread.is_alive():  # noqa: ASYNC110 - a thread, not a task
+        tell_at_s = time.monotonic() + _UNTOLD_S
+        while self._thread.is_alive():
             await asyncio.sleep(_END_LOOK_S)
+            if time.monotonic() > tell_at_s:
+                tell_at_s = math.inf
+                self._say(f"checkpoints are still being copied to {self._place.address}")
 
     def stop(self) -> None:
         """What is being copied is not waited for; it is not whole there."""
