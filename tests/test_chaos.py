@@ -337,6 +337,7 @@ def test_parts_are_told_apart_by_what_proc_says() -> None:
 
 
 ERROR = "error: ClusterError: Ray's raylet ended"
+AGAIN = "the serving process ended with exit code 3; starting it again, connections wait"
 WAY_ON = "go on with: python -m clawrl_gym.train resume=/runs/one"
 
 
@@ -349,6 +350,9 @@ WAY_ON = "go on with: python -m clawrl_gym.train resume=/runs/one"
         ([ERROR, WAY_ON.replace("one", "other")], ["nothing says how to go on"]),
         ([ERROR, ERROR, WAY_ON], ["2 lines say how it ended"]),
         ([WAY_ON], ["0 lines say how it ended"]),
+        ([ERROR, AGAIN, f"stopped by SIGTERM: {WAY_ON}"], []),
+        ([ERROR, ERROR, AGAIN, ERROR, AGAIN, WAY_ON], ["0 lines say how it ended"]),
+        (["Traceback (most recent call last):", AGAIN, ERROR, WAY_ON], ["a traceback was printed"]),
         (["Traceback (most recent call last):", ERROR, WAY_ON], ["a traceback was printed"]),
     ],
 )

@@ -22,6 +22,8 @@ next, until updates are made again."""
 START_S = 200.0
 """For a run's first episode."""
 _LAST_LINES = 30
+_BEGUN_AGAIN = "starting it again, connections wait"
+"""What `serve` says when its child has ended and another begins."""
 INTERRUPTED = 128 + signal.SIGTERM
 GIVE_UP_S = 150.0
 _END_S = 30.0
@@ -54,7 +56,9 @@ class Outcome:
 
 def faults_of_parting(lines: Sequence[str], folder: Path) -> list[str]:
     """What is wrong with what a run printed that ended before its target."""
-    causes = [line for line in lines if line.startswith(("error: ", "stopped by "))]
+    lives = [number for number, line in enumerate(lines, 1) if line.endswith(_BEGUN_AGAIN)]
+    last_life = lines[max(lives, default=0) :]
+    causes = [line for line in last_life if line.startswith(("error: ", "stopped by "))]
     told = []
     if len(causes) != 1:
         told.append(f"{len(causes)} lines say how it ended: {causes[:3]}")
