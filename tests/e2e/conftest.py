@@ -14,6 +14,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run that is long enough to learn something."""
     folder = tmp_path_factory.mktemp("main") / "run"
     runs.train(
-        folder, "env=terminal", f"trainer.steps={runs.TRAINED_STEPS}", "eval.tasks=88", "seed=1"
+        folder,
+        "env=terminal",
+        f"trainer.steps={runs.TRAINED_STEPS}",
+        "eval.tasks=88",
+        "seed=1",
+        f"learner.remote_checkpoints={folder.parent / 'there'}",
     )
     return folder

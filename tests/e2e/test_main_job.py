@@ -60,6 +60,20 @@ def test_a_run_of_single_commands_solves_nearly_all_held_out_tasks(tmp_path: Pat
     assert held_out[-1]["heldout/success"] >= 0.85
 
 
+def test_what_is_elsewhere_is_what_the_run_kept(trained: Path) -> None:
+    there = trained.parent / "there" / trained.name
+    for place in (trained, there):
+        kept = sorted(path.name for path in (place / "checkpoints").iterdir())
+        assert kept[-1] == f"{STEPS:06d}"
+        assert len(kept) >= 2
+    for own in (trained / "checkpoints").rglob("*"):
+        if own.is_file():
+            copy = there / own.relative_to(trained)
+            assert copy.read_bytes() == own.read_bytes(), own
+    held_out = [row for row in runs.metrics(there) if "heldout/success" in row]
+    assert held_out[-1]["step"] == STEPS, "measured after the last checkpoint"
+
+
 def test_every_update_reports_what_people_look_at(trained: Path) -> None:
     updates = [row for row in runs.metrics(trained) if "swap/pause_s" in row]
     assert [row["policy/version"] for row in updates] == list(range(1, STEPS + 1))
