@@ -164,6 +164,22 @@ async def test_a_cluster_on_which_nothing_can_run_ends_the_start() -> None:
     assert "waiting 0.01 s for one" in nobody.lines[0]
 
 
+async def test_a_start_that_is_given_up_leaves_nothing_waiting() -> None:
+    before = asyncio.all_tasks()
+    scene = Scene(node("n2"))
+
+    async def start() -> None:
+        async with scene.started():
+            pass
+
+    starting = asyncio.create_task(start())
+    await until(lambda: scene.lines)
+    starting.cancel()
+    await asyncio.wait({starting})
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
 async def test_a_run_whose_last_node_is_gone_ends_after_a_while() -> None:
     async with Scene(node("n1", sandbox=2), node_timeout_s=0.01).started() as scene:
         scene.cluster.nodes = ()

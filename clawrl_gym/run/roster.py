@@ -93,8 +93,10 @@ class Roster:
         following = asyncio.create_task(self._follow())
         stack.push_async_callback(self._end, following)
         first = asyncio.create_task(self._first.wait())
-        await asyncio.wait({following, first}, return_when=asyncio.FIRST_COMPLETED)
-        first.cancel()
+        try:
+            await asyncio.wait({following, first}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            first.cancel()
         if following.done():
             following.result()
         following.add_done_callback(self._over)
