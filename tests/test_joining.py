@@ -145,8 +145,10 @@ def test_modules_of_a_folder_travel_with_their_neighbours(
     project, staged = tmp_path / "project", tmp_path / "staged"
     (project / "helpers" / "deep").mkdir(parents=True)
     (project / "runs" / "first").mkdir(parents=True)
-    (project / ".git").mkdir()
-    for name in ("my_env.py", "other.py", "helpers/__init__.py", "runs/first/x.py", ".git/x.py"):
+    for name in (".git", "clawrl_gym"):  # as beside a module in a checkout of ours
+        (project / name).mkdir()
+    own = ("my_env.py", "other.py", "helpers/__init__.py")
+    for name in (*own, "runs/first/x.py", ".git/x.py", "clawrl_gym/__init__.py"):
         (project / name).write_text("")
     (project / "helpers" / "deep" / "words.txt").write_text("data of a package")
     (project / "big.bin").write_text("no module")

@@ -18,7 +18,9 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import AGENTS, ALGORITHMS, ENVIRONMENTS, LEARNERS, SANDBOXES
 
 _MAX_MB = 64
-_LEFT_OUT = frozenset({"__pycache__", "node_modules", "runs", "site-packages"})
+_LEFT_OUT = frozenset({"__pycache__", "clawrl_gym", "node_modules", "runs", "site-packages"})
+"""This package itself too, which a checkout has beside the user's modules: every node has its own,
+and a copy would hide it."""
 
 
 def foreign_modules(config: CommandConfig, envs: Iterable[EnvConfig]) -> set[str]:
