@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.gui.composed.generated import composed_tasks as desk_tasks
 from clawrl_gym.envs.swe.corpus import corpus_instances
 from clawrl_gym.envs.terminal.composed.generated import composed_tasks, plain_tasks
 from clawrl_gym.envs.terminal.generated import generated_tasks
@@ -22,6 +23,7 @@ SOURCES = {
     "composed": (composed_tasks(), 7),
     "plain": (plain_tasks(), 3),
     "office": (office_tasks(), 9),
+    "desk": (desk_tasks(), 10),
 }
 """Name -> source of tasks, number of families."""
 TASKS: dict[Split, int] = {"train": 8, "heldout": 4}
@@ -31,11 +33,13 @@ TASKS: dict[Split, int] = {"train": 8, "heldout": 4}
 def plain(value):
     """As JSON: dataclasses by class and field values in order, so that a field may be renamed; what
     is the default is left out, so that a field may be added."""
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         values = [(getattr(value, field.name), field) for field in dataclasses.fields(value)]
         return [type(value).__name__, *(plain(v) for v, field in values if v != field.default)]
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, type):
+        return value.__name__
     if isinstance(value, Mapping):
         return [[plain(key), plain(entry)] for key, entry in value.items()]
     if isinstance(value, frozenset):

@@ -70,6 +70,7 @@ TABLE = (
         "train", "env=toolcall env.tasks=composed env.families=[shop]", r"expected some of: cha"
     ),
     Misuse("train", "env=toolcall_composed env.families=[restock]", r"all are held out; expected"),
+    Misuse("train", "env=gui_composed env.families=[unwind]", r"all are held out; expected"),
     Misuse("train", "env=terminal_plain env.families=[three]", r"no training task .*all are held"),
     Misuse(
         "evaluate", "env=toolcall_composed env.families=[restock] split=train", r"no train task"

@@ -359,7 +359,7 @@ def test_many_environments_act_on_threads_of_their_own():
         ({"browser": {"flags": []}}, r"unknown configuration key 'env.browser.flags'"),
         ({"browser": {"max_contexts": 0}}, "env.browser.max_contexts: got 0"),
         ({"render_mode": "human"}, "got render_mode='human'"),
-        ({"tasks": "/nowhere"}, "got env.tasks='/nowhere', expected 'generated', 'miniwob'"),
+        ({"tasks": "/nowhere"}, "got env.tasks='/nowhere', expected 'generated', 'composed'"),
         ({"families": ["nonesuch"]}, "nonesuch"),
         ({"heldout": "x"}, "env.heldout goes with files of tasks"),
         ({"tasks": "/tmp", "families": ["a"]}, "env.families chooses generated tasks"),

@@ -37,15 +37,16 @@ class GuiEnvConfig(RegisteredEnvConfig):
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("tasks", "heldout")
-    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "miniwob"})
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "composed", "miniwob"})
 
     type: Literal["gui"] = "gui"
     id: str = GYM_ID
     tasks: str = "generated"
-    """`generated`: the shipped seeded families on small web applications; `miniwob`: the pages of
-    MiniWoB++; else a JSON file or folder of tasks in OSWorld's form."""
+    """`generated`: the shipped seeded families on small web applications; `composed`: families of
+    several things to do in six of them at once; `miniwob`: the pages of MiniWoB++; else a JSON file
+    or folder of tasks in OSWorld's form."""
     families: list[str] | None = None
-    """Only these families of generated tasks or of MiniWoB++; None takes all."""
+    """Only these families of generated or composed tasks or of MiniWoB++; None takes all."""
     heldout: str | None = None
     """Where held-out tasks come from, like a path in `tasks`; None holds out a part of them."""
     observation: Literal["tree", "screenshot", "marked", "both"] = "tree"

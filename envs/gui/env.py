@@ -72,9 +72,10 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         The fields of `GuiEnvConfig`; `open_screen` (None for the real browser) and `render_mode`
         ("ansi": the conversation so far, "rgb_array": what is seen).
     Info
-        Always `task`, `family`, `split`, `tools`, `next_state_role`, `error` (None: failures are
-        exceptions) and `report`: empty until the end, then "Test report: passed", or
-        "Test report: failed" with a line for each thing that is missing. No observation holds it.
+        Always `task`, `family`, `split`, `difficulty` (1 where nothing rates the tasks), `tools`,
+        `next_state_role`, `error` (None: failures are exceptions) and `report`: empty until the
+        end, then "Test report: passed", or "Test report: failed" with a line for each thing that is
+        missing. No observation holds it.
     Version
         v0: first version.
     """
@@ -290,6 +291,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         return super()._info(task) | {
             "tools": [] if self._tool is None else [self._tool],
             "next_state_role": "tool" if self._replied_with_calls else "user",
+            "difficulty": task.difficulty,
         }
 
     def _line(self, role: str, text: str) -> str:

@@ -126,6 +126,8 @@ class GuiTask:
     facts_script: str = ""
     """An expression over the document, run in each tab at the end, apart from the page's own
     scripts: gives `PageFacts.facts`."""
+    difficulty: int = 1
+    """1 to 8 where a source rates its tasks."""
 
 
 def find_element(locator: Locator, lines: Sequence[Line]) -> int | None:

@@ -1,0 +1,369 @@
+"""Draws the parts of a task: skills with their arguments, what hides them, what is in the way.
+
+What a part makes is what later parts go on with wherever that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from clawrl_gym.core.types import Split
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.gui.composed.cast import Cast
+from clawrl_gym.envs.gui.composed.desk import Desk, known_numbers, settled
+from clawrl_gym.envs.gui.composed.library import SKILLS
+from clawrl_gym.envs.gui.composed.lookups import LOOKUPS
+from clawrl_gym.envs.gui.composed.obstacles import OBSTACLES, Obstacle, blocked, deed_of, hedged
+from clawrl_gym.envs.gui.composed.plan import Deed, Part, Plan, Said, do, played
+from clawrl_gym.envs.gui.composed.refs import REACHED, Refs, leads_to
+from clawrl_gym.envs.gui.composed.skill import Args, Found, Kind, Lookup, Ref, Skill, Unfit, Value
+from clawrl_gym.envs.gui.composed.skills.settings import OFF, ON
+from clawrl_gym.envs.gui.composed.values import DOUBLED, RECORDS, name_of, shown, values
+from clawrl_gym.envs.phrasing import Choices
+from clawrl_gym.envs.task_ids import composition_split
+
+_TRIES = 20
+"""Of one part, before the whole is given up."""
+_UNHIDDEN = frozenset({"add_row", "write_mail", "check_out", "plan_event", "open_ticket"})
+"""Skills with so many arguments that none is hidden."""
+_LEADS: Choices = {
+    "train": ("tell me", "let me know", "answer with", "say"),
+    "heldout": ("report", "reply with"),
+}
+_FORMS: Mapping[Kind, str] = {
+    Kind.NUMBER: ", just the number", Kind.PERSON: ", just the name", Kind.WORD: ", just the word",
+    Kind.TIME: ", in the form 9:00", Kind.ITEM: ", just its name",
+}  # fmt: skip
+"""How an answer is wanted."""
+_UNLESS: Choices = {
+    "train": (", unless that is so already", " if that is not so yet", ", should it not be so yet"),
+    "heldout": (", provided it is not so by now", ", except where that is so already"),
+}
+_NEW: Mapping[Kind, Choices] = {
+    Kind.TICKET: {"train": ("the new ticket {n}",), "heldout": ("the freshly opened ticket {n}",)},
+    Kind.EVENT: {"train": ("the new event {n}",), "heldout": ("the freshly planned event {n}",)},
+}
+"""A record that the request wants made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Twist:
+    """What a part is to have beside its skill."""
+
+    hosts: tuple[str, ...] = ()
+    """Applications in which it may be done; none: all."""
+    hops: int = 0
+    """Lookups to one of its arguments."""
+    lookup: str = ""
+    """The last of them; empty: any."""
+    decoy: bool = False
+    """A record that is called as one of its arguments is."""
+    obstacle: str = ""
+    """What is in the way: a name of `OBSTACLES`."""
+    hedge: bool = False
+    """The request says what to do if something is in the way, and nothing is."""
+    holds: bool | None = None
+    """Whether it is so already, where the request says "unless"; None: it does not."""
+    last: bool = False
+    """It ends a composition that has to belong to the split."""
+
+
+_PLAIN = Twist()
+
+
+class Composer:
+    """One plan while it is made."""
+
+    def __init__(self, draw: Draw, split: Split) -> None:
+        self._draw, self._split = draw, split
+        cast = Cast(draw, split)
+        self.refs = Refs(draw, split, cast, cast.desk, cast.desk.copy())
+        self._parts: list[Part] = []
+        self._made: list[Ref] = []
+
+    def add(self, twist: Twist = _PLAIN) -> None:
+        """A part more: mostly with what was made before. Raises Unfit where none comes about."""
+        if twist.hops:
+            twist = self._with_lookup(twist)
+        usable = [skill for skill in SKILLS.values() if _lends_itself(skill, twist)]
+        before = self._parts[-1].skill if self._parts else ""
+        made = {ref.kind for ref in self._made}
+        going_on = [skill for skill in usable if made & set(skill.takes.values())]
+        if twist.holds:  # mostly what goes wrong when it is done once more
+            going_on = [skill for skill in usable if skill.blind is not None]
+        for _ in range(_TRIES if usable else 0):
+            skill = self._draw.pick(going_on if going_on and self._draw.below(3) else usable)
+            if skill.name != before and self._try(partial(self._part, skill, twist)):
+                return
+        raise Unfit
+
+    def ask(self, hops: int) -> None:
+        """A question about what there is in the end, as the last part. Raises Unfit where none
+        comes about."""
+        asked = [lookup for lookup in LOOKUPS.values() if lookup.asked]
+        for _ in range(_TRIES):
+            if self._try(partial(self._question, self._draw.pick(asked), hops)):
+                return
+        raise Unfit
+
+    def add_part(self, part: Part) -> None:
+        """A part that was made elsewhere, of deeds that are carried out. Raises Unfit."""
+        if not self._is_as_meant(part.deeds, refused=False) or not self._try(lambda: part):
+            raise Unfit
+
+    def plan(self) -> Plan:
+        """The whole. Raises Unfit where a near solution or leaving something out would pass."""
+        plan = Plan(tuple(self._parts), self.refs.start, self.refs.now)
+        if not plan.is_sound:
+            raise Unfit
+        return plan
+
+    @property
+    def last_hosts(self) -> frozenset[str]:
+        """Of the applications that the last part is about."""
+        return self._parts[-1].hosts if self._parts else frozenset()
+
+    def _try(self, make: Callable[[], Part | None]) -> bool:
+        """Add the part that is made; False where it did not come about."""
+        mark, made = self.refs.mark(), len(self._made)
+        part = make()
+        if part is not None and self._carry_out(part):
+            return True
+        self.refs.rewind(mark)
+        del self._made[made:]
+        return False
+
+    def _carry_out(self, part: Part) -> bool:
+        """Whether the part changes something, unless it is so already, and slips show."""
+        if part.said is None:
+            before = self._settled(())
+            after = self._settled(part.deeds)
+            is_changed = after != before
+            if is_changed is part.holds or self._settled(part.near) == after:
+                return False
+            if part.misled and self._settled(part.spoils or part.blind) == after:
+                return False
+            self.refs.now = played(self.refs.now, part.deeds)
+        self._parts.append(part)
+        self._know_what_was_made(part)
+        return True
+
+    def _settled(self, deeds: tuple[Deed, ...]) -> dict[str, object]:
+        """What counts after these."""
+        known = known_numbers(self.refs.start)
+        return settled(played(self.refs.now, deeds).states(), known)
+
+    def _with_lookup(self, twist: Twist) -> Twist:
+        """With the last lookup chosen, so that all of them are equally frequent."""
+        at_root = twist.decoy and twist.hops == 1
+        ways = [way for way in LOOKUPS.values() if not at_root or way.of in DOUBLED]
+        lookup = self._draw.pick(ways)
+        hops = twist.hops if lookup.of in REACHED else 1
+        return replace(twist, lookup=lookup.name, hops=hops)
+
+    def _part(self, skill: Skill, twist: Twist) -> Part | None:
+        args = self._args(skill, twist)
+        if args is None:
+            return None
+        found = tuple(step for ref in args.values() for step in ref.chain)
+        if twist.last and not self._belongs(found, skill.name):
+            return None
+        deeds: tuple[Deed, ...] = (deed_of(skill, args),)
+        tail = ""
+        if twist.obstacle:
+            put = blocked(self.refs, OBSTACLES[twist.obstacle], skill, args)
+            if put is None:
+                return None
+            args, deeds, tail = put
+        elif twist.hedge:
+            tail = hedged(self.refs, _obstacle_of(skill), args)
+        elif twist.holds is not None:
+            tail = self._draw.pick(_UNLESS[self._split])
+        if not self._is_as_meant(deeds, refused=twist.obstacle not in ("", "closed")):
+            return None
+        near = self._near(skill, args, deeds)
+        if near is None:
+            return None
+        blind = _blind(skill, args, deeds, twist.obstacle)
+        spoils = _once_more(skill, args) if twist.holds else ()
+        records = {name for name, kind in skill.takes.items() if kind in RECORDS}
+        return Part(
+            skill=skill.name,
+            phrasings=skill.phrasings,
+            words={name: ref.words for name, ref in args.items()},
+            deeds=deeds,
+            near=near,
+            blind=blind,
+            spoils=spoils,
+            misled=bool(spoils) or blind != deeds,
+            found=found,
+            uses=frozenset(f"{_kind(skill, name)} {args[name].value}" for name in records),
+            tail=tail,
+            obstacles=int(bool(twist.obstacle)),
+            decoys=sum(ref.decoys for ref in args.values()),
+            holds=bool(twist.holds),
+        )
+
+    def _args(self, skill: Skill, twist: Twist) -> dict[str, Ref] | None:
+        """One for each argument of the skill, no two of a kind the same."""
+        draw, kinds = self._draw, skill.takes
+        lookup = LOOKUPS.get(twist.lookup)
+        hidden = [name for name, kind in kinds.items() if lookup and leads_to(lookup, kind)]
+        doubled = [name for name, kind in kinds.items() if kind in DOUBLED]
+        deep = draw.pick(hidden) if hidden else ""
+        twin = (deep or draw.pick(doubled)) if twist.decoy else ""
+        args: dict[str, Ref] = {}
+        for name, kind in kinds.items():
+            given = {known: ref.value for known, ref in args.items()}
+            ref = None
+            if name not in (deep, twin) and not twist.obstacle:
+                ref = self._made_before(kind)
+            ref = ref or self.refs.draw_ref(
+                kind, given, lookup if name == deep else None, twist.hops * (name == deep),
+                decoy=name == twin,
+            )  # fmt: skip
+            if ref is None or (kind, ref.value) in [(r.kind, r.value) for r in args.values()]:
+                return None
+            args[name] = ref
+        meant = {(ref.kind, ref.value) for ref in args.values()}
+        steps = (step for ref in args.values() for step in ref.chain)
+        of_itself = any((LOOKUPS[step.lookup].of, step.of) in meant for step in steps)
+        return None if of_itself else args
+
+    def _belongs(self, found: tuple[Found, ...], skill: str) -> bool:
+        """Whether the composition that ends with these is one of the split."""
+        before = (name for part in self._parts for name in part.names)
+        names = [*before, *(step.lookup for step in found), skill]
+        return composition_split(names) == self._split
+
+    def _made_before(self, kind: Kind) -> Ref | None:
+        """A record that an earlier part makes; None for another one."""
+        made = [ref for ref in self._made if ref.kind is kind]
+        made = [ref for ref in made if ref.value in values(self.refs.now, kind, {})]
+        return self._draw.pick(made) if made and self._draw.below(4) else None
+
+    def _is_as_meant(self, deeds: tuple[Deed, ...], *, refused: bool) -> bool:
+        """Whether the last deed is carried out, and the first only where nothing is in the way."""
+        desk = self.refs.now.copy()
+        carried_out = [do(desk, deed) for deed in deeds]
+        return carried_out[-1] and carried_out[0] is not refused
+
+    def _near(
+        self, skill: Skill, args: Mapping[str, Ref], deeds: tuple[Deed, ...]
+    ) -> tuple[Deed, ...] | None:
+        """The deeds with another last one: one argument is something else of its kind."""
+        names = list(skill.takes)
+        after, before = self._settled(deeds), self._settled(())
+        last = dict(deeds[-1][1])
+        for name in self._draw.some(names, len(names)):
+            others = self._others(skill.takes[name], last, name)
+            for other in self._draw.some(others, min(3, len(others))):
+                near = (*deeds[:-1], (skill.name, {**last, name: other}))
+                if self._settled(near) not in (after, before):
+                    return near
+        return None
+
+    def _others(self, kind: Kind, args: Args, name: str) -> list[Value]:
+        known = values(self.refs.now, kind, args)
+        return [value for value in known if value not in (args[name], *args.values())]
+
+    def _question(self, lookup: Lookup, hops: int) -> Part | None:
+        hops = hops if lookup.of in REACHED else 0
+        way = self._draw.pick([None, *(w for w in LOOKUPS.values() if w.to is lookup.of)])
+        ref = None if hops and way else self._made_before(lookup.of)
+        ref = ref or self.refs.draw_ref(lookup.of, {}, way, hops if way else 0)
+        if ref is None or not self._belongs(ref.chain, lookup.name):
+            return None
+        desk = self.refs.now
+        right = lookup.value(desk, ref.value)
+        known = {lookup.value(desk, value) for value in values(desk, lookup.of, {})}
+        others = known - {right, None}
+        if right is None or not others:
+            return None
+        wrong = self._draw.pick(sorted((one for one in others if one is not None), key=str))
+        blind = right if ref.guess == ref.value else lookup.value(desk, ref.guess)
+        lead = self._draw.pick(_LEADS[self._split])
+        return Part(
+            skill=lookup.name,
+            phrasings=lookup.phrasings,
+            words={"x": ref.words, "lead": lead},
+            deeds=(),
+            misled=blind != right,
+            found=ref.chain,
+            looks=((lookup.name, ref.value),),
+            glances=((lookup.name, ref.guess),),
+            uses=frozenset({f"{lookup.of} {ref.value}"}),
+            tail=_FORMS[lookup.to],
+            said=Said(
+                shown(lookup.to, right),
+                shown(lookup.to, wrong),
+                shown(lookup.to, wrong if blind is None else blind),
+                lookup.host,
+                "" if lookup.of in (Kind.SORT, Kind.SHEET) else _about(desk, lookup, ref.value),
+            ),
+        )
+
+    def _know_what_was_made(self, part: Part) -> None:
+        skill = SKILLS.get(part.skill)
+        if skill is None or skill.makes is None or part.said is not None:
+            return
+        kind = skill.makes
+        desk = self.refs.now
+        new = max(values(desk, kind, {}), key=lambda number: int(number))
+        said = self._draw.pick(_NEW[kind][self._split]).format(n=part.words["title"])
+        self._made.append(Ref(kind, new, said, new))
+        self._parts[-1] = replace(part, makes=frozenset({f"{kind} {new}"}))
+
+
+def _blind(
+    skill: Skill, args: Mapping[str, Ref], deeds: tuple[Deed, ...], obstacle: str
+) -> tuple[Deed, ...]:
+    """What is done by who looks at nothing, and reads no refusal."""
+    if obstacle:
+        return deeds[1:] if obstacle == "closed" else deeds[:1]
+    return ((skill.name, {name: ref.guess for name, ref in args.items()}),)
+
+
+def _once_more(skill: Skill, args: Mapping[str, Ref]) -> tuple[Deed, ...]:
+    """What comes of it when it is done where it is so already; nothing: no harm."""
+    if skill.name == "switch_setting":
+        return (deed_of(skill, args, switch=OFF if args["switch"].value == ON else ON),)
+    if skill.name == "set_count":
+        return (deed_of(skill, args, count=2 * int(args["count"].value)),)
+    return ()
+
+
+def _kind(skill: Skill, name: str) -> Kind:
+    """Of a record: what lies in the basket is an item."""
+    kind = skill.takes[name]
+    return Kind.ITEM if kind is Kind.LINE else kind
+
+
+def _about(desk: Desk, lookup: Lookup, of: Value) -> str:
+    """What a page says that tells of it."""
+    name = name_of(desk, lookup.of, of)
+    return name.split("/")[1] if lookup.of is Kind.CELL else name
+
+
+def _obstacle_of(skill: Skill) -> Obstacle:
+    """What can be in the way of it."""
+    return next(one for one in OBSTACLES.values() if skill.name in one.skills)
+
+
+def _lends_itself(skill: Skill, twist: Twist) -> bool:
+    """Whether a skill can be asked for with this hidden, doubled, or in the way."""
+    kinds = set(skill.takes.values())
+    if twist.hosts and skill.host not in twist.hosts:
+        return False
+    if twist.obstacle:
+        return skill.name in OBSTACLES[twist.obstacle].skills
+    if twist.hedge:
+        return any(skill.name in one.skills for one in OBSTACLES.values())
+    if twist.holds is not None:
+        return skill.settles
+    if twist.hops:
+        lookup = LOOKUPS[twist.lookup]
+        return skill.name not in _UNHIDDEN and any(leads_to(lookup, kind) for kind in kinds)
+    return not twist.decoy or bool(kinds & DOUBLED)

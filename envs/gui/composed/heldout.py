@@ -1,0 +1,132 @@
+"""Parts of held-out families: as many things to do as there are records that they are about."""
+
+from __future__ import annotations
+
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.gui.apps.shop import REASONS
+from clawrl_gym.envs.gui.composed.composer import Composer
+from clawrl_gym.envs.gui.composed.plan import Deed, Part
+from clawrl_gym.envs.gui.composed.skill import Kind, Unfit
+from clawrl_gym.envs.gui.composed.values import is_closed
+from clawrl_gym.envs.phrasing import Phrasings
+
+_WEIGHT = 3
+"""Skills that one of these counts as."""
+
+_TICKETS_ONLY = Phrasings(
+    (),
+    (
+        "give every ticket that {x} owns and that is not closed to {y}",
+        "let {y} take over all tickets of {x} that are not closed",
+        "see that no unclosed ticket is left with {x}; {y} becomes their owner",
+        "as {x} is leaving, make {y} the owner of each ticket of {x} that is not closed",
+        "hand whatever {x} owns of unclosed tickets to {y}",
+        "clear the desk of {x}: tickets that are not closed all go to {y}",
+    ),
+)
+_TICKETS_AND_EVENTS = Phrasings(
+    (),
+    (
+        "give every ticket that {x} owns and that is not closed to {y}, and invite {y} to every "
+        "event that {x} is a guest of",
+        "as {x} is leaving, let {y} own all unclosed tickets of {x}, and be invited to each event "
+        "to which {x} is",
+        "let {y} step in for {x}: as owner of each ticket that is not closed, and as one more "
+        "guest wherever {x} is one",
+        "hand all unclosed tickets of {x} to {y}, who is also to be invited to whatever event has "
+        "{x} among its guests",
+        "prepare the leave of {x}: unclosed tickets get {y} as owner, and {y} is invited wherever "
+        "{x} is a guest",
+        "see that {y} owns whatever unclosed tickets {x} has, and comes as a guest to all events "
+        "of which {x} is a guest",
+    ),
+)
+_ORDERS = Phrasings(
+    (),
+    (
+        'undo the orders of {x}: cancel those that are open and return the delivered ones as "{r}"',
+        'in the name of {x} there are orders: the open ones are to be cancelled, the delivered '
+        'ones returned for the reason "{r}"',
+        'cancel every open order that goes to {x}, and return each delivered one, reason "{r}"',
+        'go through the orders for {x}; whatever is open is cancelled, whatever is delivered goes '
+        'back as "{r}"',
+        'let {x} have none of the orders any more: open ones cancelled, delivered ones returned '
+        'with the reason "{r}"',
+        'see that all open orders of {x} are cancelled and all delivered ones are returned, '
+        'stating "{r}"',
+    ),
+)  # fmt: skip
+
+
+def handover(composer: Composer, draw: Draw) -> None:
+    """Somebody goes, and somebody else takes over. Raises Unfit."""
+    refs = composer.refs
+    now = refs.now
+    with_events = draw.below(2) == 0
+    x, y = draw.some(now.tickets["people"], 2)
+    tickets = [
+        number for number, ticket in now.tickets["tickets"].items()
+        if ticket["owner"] == x and not is_closed(now, number)
+    ]  # fmt: skip
+    events = [
+        number for number, event in now.calendar["events"].items()
+        if with_events and x in event["guests"] and y not in event["guests"]
+    ]  # fmt: skip
+    if not tickets or (with_events and not events) or len(tickets) + len(events) < 2:
+        raise Unfit
+    deeds: list[Deed] = [("assign_ticket", {"ticket": t, "person": y}) for t in tickets]
+    deeds += [("invite_guest", {"event": event, "person": y}) for event in events]
+    phrasings = _TICKETS_AND_EVENTS if with_events else _TICKETS_ONLY
+    looks = (("ticket_of", x), *((("event_of", x),) if with_events else ()))
+    composer.add_part(
+        Part(
+            skill="handover",
+            phrasings=phrasings,
+            words={"x": x, "y": y},
+            deeds=tuple(deeds),
+            near=_without_one(draw, deeds),
+            looks=looks,
+            weight=_WEIGHT,
+            uses=frozenset(_used(deeds)),
+        )
+    )
+
+
+def unwind(composer: Composer, draw: Draw) -> None:
+    """What somebody has bought goes back. Raises Unfit."""
+    orders = composer.refs.now.shop.get("orders", {})
+    x = draw.pick(sorted({order["name"] for order in orders.values()}))
+    reason = draw.pick(REASONS)
+    deeds: list[Deed] = []
+    for number, order in orders.items():
+        if order["name"] == x and order["status"] == "open":
+            deeds.append(("cancel_order", {"order": number}))
+        if order["name"] == x and order["status"] == "delivered":
+            deeds.append(("return_order", {"order": number, "fault": reason}))
+    if len({name for name, _ in deeds}) < 2:
+        raise Unfit
+    composer.add_part(
+        Part(
+            skill="unwind",
+            phrasings=_ORDERS,
+            words={"x": x, "r": reason},
+            deeds=tuple(deeds),
+            near=_without_one(draw, deeds),
+            looks=(("order_of", x),),
+            weight=_WEIGHT,
+            uses=frozenset(_used(deeds)),
+        )
+    )
+
+
+def _without_one(draw: Draw, deeds: list[Deed]) -> tuple[Deed, ...]:
+    left_out = draw.below(len(deeds))
+    return tuple(deed for place, deed in enumerate(deeds) if place != left_out)
+
+
+def _used(deeds: list[Deed]) -> set[str]:
+    kinds = {"ticket": Kind.TICKET, "event": Kind.EVENT, "order": Kind.ORDER}
+    return {
+        f"{kinds[name]} {value}" for _, args in deeds for name, value in args.items()
+        if name in kinds
+    }  # fmt: skip

@@ -1,0 +1,258 @@
+"""A composed task before it is put into words and a grade: its parts, and what is left of them.
+
+Parts say what is to be done, not on which pages: turns follow from the desk as it is when a part's
+turn comes, so that what is put on it while the plan is made has its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from clawrl_gym.envs.gui.composed.desk import Desk, known_numbers, settled
+from clawrl_gym.envs.gui.composed.library import SKILLS
+from clawrl_gym.envs.gui.composed.lookups import LOOKUPS
+from clawrl_gym.envs.gui.composed.skill import Args, Found, Refused, Value
+from clawrl_gym.envs.gui.families.family import Turns, answer, done
+from clawrl_gym.envs.gui.task import Step
+from clawrl_gym.envs.phrasing import Phrasings
+
+NOT_DONE = (Refused, LookupError, ValueError)
+"""What a deed raises that is refused, or whose object is gone, or is no such thing."""
+Deed = tuple[str, Args]
+"""A skill that is used, and with what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A question's answer, and others that are near it."""
+
+    right: str
+    wrong: str
+    blind: str
+    """By who looks nothing up but names; the right one where that is enough."""
+    host: str
+    about: str
+    """What a page says that shows the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing to do, or one question."""
+
+    skill: str
+    """Its name, or that of the lookup that is asked about, or of the held-out family."""
+    phrasings: Phrasings
+    words: Mapping[str, str]
+    """The arguments as the request says them."""
+    deeds: tuple[Deed, ...]
+    """The oracle's, with what is refused at first."""
+    near: tuple[Deed, ...] = ()
+    """The same in a wrong but near solution."""
+    blind: tuple[Deed, ...] = ()
+    """The same by who looks at nothing but names in the request."""
+    glances: tuple[tuple[str, Value], ...] = ()
+    """Lookups that are made by who looks nothing else up, and of what: those of a question."""
+    spoils: tuple[Deed, ...] = ()
+    """What comes of that where it is so already; nothing: what is written there."""
+    misled: bool = False
+    """That is wrong."""
+    found: tuple[Found, ...] = ()
+    """What is looked up on the way."""
+    looks: tuple[tuple[str, Value], ...] = ()
+    """Lookups whose pages have to be seen besides, and of what."""
+    uses: frozenset[str] = frozenset()
+    """Records that it is done with."""
+    makes: frozenset[str] = frozenset()
+    """Those that are new."""
+    tail: str = ""
+    """What the request adds, such as what to do when something is in the way."""
+    weight: int = 1
+    """How many skills it counts as."""
+    obstacles: int = 0
+    decoys: int = 0
+    holds: bool = False
+    """It is so already: the oracle looks, and leaves it."""
+    said: Said | None = None
+    """Of a question."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the lookups on the way, and of the skill."""
+        return (*(found.lookup for found in self.found), self.skill)
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Of the applications in which something is looked up or done."""
+        looked = {LOOKUPS[found.lookup].host for found in self.found}
+        asked = set() if self.said is None else {self.said.host}
+        return frozenset(looked | asked | {SKILLS[name].host for name, _ in self.deeds})
+
+    def depends_on(self, other: Part) -> bool:
+        """Whether it works with what the other makes, or works with, too."""
+        return bool(self.uses & (other.makes | other.uses))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done, and from where to where."""
+
+    parts: tuple[Part, ...]
+    start: Desk
+    end: Desk
+
+    @property
+    def hidden(self) -> int:
+        """What is to be found out beyond names."""
+        return sum(len(part.found) for part in self.parts)
+
+    @property
+    def obstacles(self) -> int:
+        return sum(part.obstacles for part in self.parts)
+
+    @property
+    def decoys(self) -> int:
+        """Records that are called as others are that are meant."""
+        return sum(part.decoys for part in self.parts)
+
+    @property
+    def difficulty(self) -> int:
+        """Things to do, things to find out, obstacles and decoys, and one where something is so
+        already."""
+        skills = sum(part.weight for part in self.parts)
+        holds = any(part.holds for part in self.parts)
+        return skills + self.hidden + self.obstacles + self.decoys + holds
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all skills and lookups, in the order of the work."""
+        return tuple(name for part in self.parts for name in part.names)
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        return frozenset(host for part in self.parts for host in part.hosts)
+
+    @property
+    def said(self) -> Said | None:
+        """Of the question at the end, if there is one."""
+        return next((part.said for part in self.parts if part.said is not None), None)
+
+    @property
+    def turns(self) -> Turns:
+        """The oracle's."""
+        return self._turns(None, (), None if self.said is None else self.said.right)
+
+    def near(self) -> Iterator[Turns]:
+        """Wrong but near solutions: one thing is done wrongly, or left out."""
+        right = None if self.said is None else self.said.right
+        for wrong in self.parts:
+            if wrong.said is not None:
+                yield self._turns(None, (), wrong.said.wrong)
+                if wrong.misled:
+                    yield self._turns(None, (), wrong.said.blind)
+                yield self._turns(None, (), None)
+                continue
+            yield self._turns(wrong, wrong.near, right)
+            if wrong.misled:
+                yield self._turns(wrong, wrong.blind, right)
+            if not wrong.holds:
+                yield self._turns(wrong, (), right)
+
+    def blind(self, order: Sequence[int]) -> Turns:
+        """All that the request names, in the order of its text, by who looks at nothing else."""
+        desk, said = self.start.copy(), None
+        turns: list[tuple[Step, ...]] = []
+        for part in (self.parts[i] for i in order):
+            turns += _pages(desk, part.glances)
+            turns += _way(desk, part.blind, blindly=part.holds)
+            said = part.said or said
+        return (*turns, ending(None if said is None else said.blind))
+
+    def _turns(self, wrong: Part | None, slip: Sequence[Deed], last: str | None) -> Turns:
+        """The oracle's turns with other deeds in one part."""
+        desk = self.start.copy()
+        turns: list[tuple[Step, ...]] = []
+        for part in self.parts:
+            looks = (*((found.lookup, found.of) for found in part.found), *part.looks)
+            turns += _pages(desk, looks)
+            is_wrong = part is wrong
+            way = _way(desk, slip if is_wrong else part.deeds, blindly=is_wrong and part.holds)
+            turns += way[:-1] if part.holds and not is_wrong else way
+        return (*turns, ending(last))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether what is looked up is the same all the time, whatever is done, and no part can be
+        left out, or done wrongly, unnoticed."""
+        found = (found for part in self.parts for found in part.found)
+        if not all(_is_steady(one, desk) for one in found for desk in (self.start, self.end)):
+            return False
+        end = self.settled(self.end)
+        deeds = [deed for part in self.parts for deed in part.deeds]
+        if self.settled(played(self.start, deeds)) != end:
+            return False
+        return all(self.settled(played(self.start, slip)) != end for slip in self._slips())
+
+    def settled(self, desk: Desk) -> dict[str, object]:
+        """What counts of a desk."""
+        return settled(desk.states(), known_numbers(self.start))
+
+    def _slips(self) -> Iterator[list[Deed]]:
+        for wrong in self.parts:
+            slips = [wrong.near, *([] if wrong.holds else [()])]
+            slips += [wrong.spoils or wrong.blind] if wrong.misled else []
+            for slip in [] if wrong.said is not None else slips:
+                yield [
+                    deed for part in self.parts for deed in (slip if part is wrong else part.deeds)
+                ]
+
+
+def ending(said: str | None) -> tuple[Step, ...]:
+    """The last reply."""
+    return done() if said is None else answer(said)
+
+
+def played(start: Desk, deeds: Sequence[Deed]) -> Desk:
+    """What is left after these; what is refused has no effect, and the next one comes."""
+    desk = start.copy()
+    for deed in deeds:
+        do(desk, deed)
+    return desk
+
+
+def do(desk: Desk, deed: Deed) -> bool:
+    """Whether it was carried out."""
+    name, args = deed
+    try:
+        SKILLS[name].does(desk, args)
+    except NOT_DONE:
+        return False
+    return True
+
+
+def _pages(desk: Desk, looks: Sequence[tuple[str, Value]]) -> Iterator[tuple[Step, ...]]:
+    """The turns of these lookups."""
+    for name, of in looks:
+        with suppress(*NOT_DONE):
+            yield from LOOKUPS[name].looks(desk, of)
+
+
+def _way(desk: Desk, deeds: Sequence[Deed], *, blindly: bool) -> list[tuple[Step, ...]]:
+    """The turns of these deeds, which are carried out on the desk. `blindly`: as is done by who
+    does not look whether it is so already."""
+    turns: list[tuple[Step, ...]] = []
+    for name, args in deeds:
+        skill = SKILLS[name]
+        steps = skill.blind if blindly and skill.blind is not None else skill.steps
+        with suppress(*NOT_DONE):
+            turns += steps(desk, args)
+        do(desk, (name, args))
+    return turns
+
+
+def _is_steady(found: Found, desk: Desk) -> bool:
+    try:
+        return LOOKUPS[found.lookup].value(desk, found.of) == found.value
+    except NOT_DONE:
+        return False

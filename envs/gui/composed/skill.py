@@ -1,0 +1,149 @@
+"""Skills: one thing to do in an application, and one thing to find out in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum, auto
+
+from clawrl_gym.envs.gui.composed.desk import Desk
+from clawrl_gym.envs.gui.families.family import Turns
+from clawrl_gym.envs.phrasing import Phrasings
+
+Value = str | int
+"""A number of a record in digits, a name, a word, minutes of the day, or how many."""
+Args = Mapping[str, Value]
+
+
+class Unfit(Exception):
+    """These draws come to no task; others may."""
+
+
+class Refused(Exception):
+    """The application does not do this, and nothing has changed."""
+
+
+class Kind(StrEnum):
+    """What an argument is."""
+
+    EVENT = auto()
+    MAIL = auto()
+    TICKET = auto()
+    ORDER = auto()
+    ITEM = auto()
+    """Of the shop."""
+    LINE = auto()
+    """An item in the basket."""
+    SORT = auto()
+    """Of items."""
+    COUPON = auto()
+    ROW = auto()
+    """Of a sheet: SHEET/ITEM."""
+    CELL = auto()
+    """SHEET/ITEM/COLUMN."""
+    SHEET = auto()
+    COLUMN = auto()
+    DIRECTION = auto()
+    """In which rows are sorted."""
+    TOGGLE = auto()
+    SWITCH = auto()
+    """On or off."""
+    CHOICE = auto()
+    OPTION = auto()
+    """Of the choice among the arguments."""
+    DIAL = auto()
+    """A setting that is a number."""
+    FIELD = auto()
+    """A setting that is a text."""
+    SECTION = auto()
+    DANGER = auto()
+    """What cannot be undone."""
+    PERSON = auto()
+    WORKER = auto()
+    """Who can own a ticket: not everybody."""
+    DAY = auto()
+    """ISO."""
+    TIME = auto()
+    """Minutes of the day."""
+    COUNT = auto()
+    NUMBER = auto()
+    WORD = auto()
+    TEXT = auto()
+    TITLE = auto()
+    """Of a new event."""
+    TROUBLE = auto()
+    """Of a new ticket."""
+    SUBJECT = auto()
+    """Of a new mail."""
+    LABEL = auto()
+    """Of a mail."""
+    PRIORITY = auto()
+    REASON = auto()
+    """Why a ticket is closed."""
+    FAULT = auto()
+    """Why an order goes back."""
+    PAYMENT = auto()
+    ADDRESS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One lookup, of what, and what it comes to."""
+
+    lookup: str
+    of: Value
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One argument: what it is, how the request says it, and how it is found out."""
+
+    kind: Kind
+    value: Value
+    words: str
+    guess: Value = ""
+    """What is taken by who looks nothing up, and takes the first of namesakes."""
+    chain: tuple[Found, ...] = ()
+    """The lookups on the way."""
+    decoys: int = 0
+    """Records that are called the same, and are not meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """One thing to do."""
+
+    name: str
+    host: str
+    takes: Mapping[str, Kind]
+    """By argument, in the order in which they are drawn."""
+    phrasings: Phrasings
+    """Fields are the arguments."""
+    does: Callable[[Desk, Args], None]
+    """Its effect. Raises Refused."""
+    steps: Callable[[Desk, Args], Turns]
+    """The oracle's way from anywhere; its last turn alone changes something."""
+    makes: Kind | None = None
+    """Kind of the record that is new."""
+    settles: bool = False
+    """It asks for a state, which may be there already."""
+    blind: Callable[[Desk, Args], Turns] | None = None
+    """The way of who does not look whether it is so already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One thing to find out: from a record to another one, or to something it says."""
+
+    name: str
+    host: str
+    of: Kind
+    to: Kind
+    phrasings: Phrasings
+    """Noun phrases; `{x}` is what it is looked up of."""
+    looks: Callable[[Desk, Value], Turns]
+    value: Callable[[Desk, Value], Value | None]
+    """None where there is none, or more than one."""
+    asked: bool = True
+    """It can be asked for at the end."""

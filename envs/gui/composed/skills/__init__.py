@@ -1,0 +1,1 @@
+"""What can be done in each application, one thing at a time."""
