@@ -153,7 +153,7 @@ class Composer:
     def _settled(self, deeds: tuple[Deed, ...]) -> dict[str, object]:
         """What counts after these."""
         known = known_numbers(self.refs.start)
-        return settled(played(self.refs.now, deeds).states(), known)
+        return settled(played(self.refs.now, deeds).stored(), known)
 
     def _with_lookup(self, twist: Twist) -> Twist:
         """With the last lookup chosen, so that all of them are equally frequent."""

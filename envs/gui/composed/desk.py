@@ -52,6 +52,17 @@ class Desk:
         """What a grade reads of each application."""
         return {host: app(getattr(self, host)).state() for host, app in APPS.items()}
 
+    def stored(self) -> dict[str, object]:
+        """The same without asking the applications: enough to tell two desks apart."""
+        return {
+            calendar.HOST: {"events": self.calendar["events"]},
+            mail.HOST: {"mails": self.mail["mails"]},
+            settings.HOST: {**self.settings},
+            sheet.HOST: self.sheet["sheets"],
+            shop.HOST: {"orders": {}, **self.shop},
+            tickets.HOST: self.tickets["tickets"],
+        }
+
 
 Known = Mapping[str, Collection[str]]
 """Numbers of the entries of the beginning, by host, where people know them by their number."""

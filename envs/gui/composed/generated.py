@@ -8,7 +8,7 @@ no training tasks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.apps.start import HOST as START
@@ -28,6 +28,8 @@ HELDOUT_FAMILIES = frozenset(name for name, family in FAMILIES.items() if family
 SPARE_REPLIES = 3
 """Beyond what the oracle takes."""
 _MAX_ATTEMPTS = 2_000
+_KEPT_TASKS = 16
+"""The episodes of a group have the same task."""
 _WORLD: StartWorld = {"names": {host: host.capitalize() for host in HOSTS}}
 
 
@@ -40,6 +42,7 @@ def composed_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[GuiT
     return GeneratedTasks(chosen, make_task, PREFIX, HELDOUT_FAMILIES)
 
 
+@lru_cache(maxsize=_KEPT_TASKS)
 def make_task(task_id: str) -> GuiTask:
     """The task of an id. Raises TaskError for what is not an id."""
     parsed = parse_id(task_id, FAMILIES, PREFIX, HELDOUT_FAMILIES)

@@ -188,15 +188,19 @@ class Plan:
         found = (found for part in self.parts for found in part.found)
         if not all(_is_steady(one, desk) for one in found for desk in (self.start, self.end)):
             return False
-        end = self.settled(self.end)
+        end = self._left(self.end)
         deeds = [deed for part in self.parts for deed in part.deeds]
-        if self.settled(played(self.start, deeds)) != end:
+        if self._left(played(self.start, deeds)) != end:
             return False
-        return all(self.settled(played(self.start, slip)) != end for slip in self._slips())
+        return all(self._left(played(self.start, slip)) != end for slip in self._slips())
 
     def settled(self, desk: Desk) -> dict[str, object]:
-        """What counts of a desk."""
+        """What counts of the states of a desk."""
         return settled(desk.states(), known_numbers(self.start))
+
+    def _left(self, desk: Desk) -> dict[str, object]:
+        """Likewise of what is stored, to be compared."""
+        return settled(desk.stored(), known_numbers(self.start))
 
     def _slips(self) -> Iterator[list[Deed]]:
         for wrong in self.parts:
