@@ -71,9 +71,10 @@ def _chain(composer: Composer, draw: Draw) -> None:
 
 def _across(composer: Composer, draw: Draw) -> None:
     count = draw.between(2, 8)
+    needs_fact = draw.below(2 * count)  # in half of the tasks one part does
     for i in range(count):
         others = tuple(host for host in HOSTS if host not in composer.last_hosts)
-        composer.add(Twist(hosts=others, last=i == count - 1))
+        composer.add(Twist(hosts=others, hops=int(i == needs_fact), last=i == count - 1))
 
 
 def _discover(composer: Composer, draw: Draw) -> None:
