@@ -115,7 +115,7 @@ def test_each_instance_is_known_by_id_image_and_commit():
         ({"repo": "pallets/other", "commit": COMMIT[:11]}, False),
         ({"repo": "pallets/flask", "commit": COMMIT[:6]}, False),
         ({"repo": "pallets/flask", "commit": COMMIT[:10] + "0"}, False),
-        ({"problem": "pallets__flask-5014"}, False),
+        ({"problem_statement": "pallets__flask-5014"}, False),
         ({"instance_id": None, "repo": None}, False),
         ({}, False),
     ],
