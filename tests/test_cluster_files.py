@@ -56,7 +56,7 @@ def test_pods_are_alive_while_their_raylet_is() -> None:
             shell, option, command = container[probe]["exec"]["command"]
             mine = Path("/proc/self/comm").read_text().strip()
             for name, code in ((mine, 0), ("no-such-name", 1)):
-                words = [shell, option, command.replace("raylet", name)]
+                words = [shell, option, command.replace("raylet", shlex.quote(re.escape(name)))]
                 done = subprocess.run(words, capture_output=True, timeout=30)
                 assert (done.returncode == 0) == (code == 0), done
 

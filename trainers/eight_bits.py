@@ -7,14 +7,15 @@ both forms: the moments of PyTorch's AdamW, and these.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from torch import Tensor
-from torch.optim import Optimizer
+from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.trainers import nf4
+
+if TYPE_CHECKING:  # a dry run reckons with these bytes, and imports no torch
+    from torch import Tensor
+    from torch.optim import Optimizer
 
 MOMENT_BYTES = 2 + 2 * 4 / 256
 """Of a parameter: both moments, and its share of their scales."""
