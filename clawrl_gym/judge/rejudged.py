@@ -58,9 +58,7 @@ class RejudgedRecord:
         settings = _settings(config, start)
         folder = begun(run, config)
         if folder is None:
-            stamp = time.strftime("%Y%m%d-%H%M%S")
-            name = config.judge.type.rpartition(":")[2]
-            folder = run / REJUDGED_FOLDER / f"{name}-{stamp}"
+            folder = _new_folder(run / REJUDGED_FOLDER, config.judge.type.rpartition(":")[2])
         lock = lock_folder(folder, LOCK_FILE)
         try:
             starts = _read_settings(folder).get("starts")
@@ -118,6 +116,13 @@ def _settings(config: RejudgeConfig, start: Start) -> dict[str, object]:
     judge = hidden(config.judge.model_dump(mode="json", exclude=_OF_HOW))
     code = {"version": start["versions"].get("clawrl-gym"), "commit": start["commit"]}
     return {"config": {**values, "judge": judge}, "code": code}
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """By the second; another one of the same second has a number, too."""
+    stamp = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    names = (stamp, *(f"{stamp}-{number}" for number in range(2, 1000)))
+    return next(parent / one for one in names if not (parent / one).exists())
 
 
 def _read_settings(folder: Path) -> dict[str, object]:
