@@ -63,13 +63,13 @@ def test_alternatives_of_the_host_are_links_below_usr_and_no_manual_pages(tmp_pa
 
 
 def test_every_root_has_folders_for_temporary_files_and_the_working_directory(tmp_path):
-    make_common(tmp_path, "/srv/../app//work/")
+    make_common(tmp_path, "/srv/../app//task/")
     assert set(entries(tmp_path)) == {
-        "app", "app/work", "dev", "proc", "root", "tmp", "var", "var/tmp",
+        "app", "app/task", "dev", "proc", "root", "tmp", "var", "var/tmp",
     }  # fmt: skip
     for name in ("tmp", "var/tmp"):
         assert (tmp_path / name).stat().st_mode & 0o7777 == 0o1777
-    make_common(tmp_path, "/app/work")
+    make_common(tmp_path, "/app/task")
 
 
 def test_no_folder_is_made_through_a_link(tmp_path):
