@@ -16,11 +16,16 @@ ARRANGE = 'exec 3<&0 4>&1 >/dev/null 2>&1; exec "$BASH" --noprofile --norc -s <&
 
 @pytest.fixture
 def session():
+    """`--norc` for the first shell, too: with a socket as its input and no SHLVL, bash takes itself
+    for one that sshd has started, and reads ~/.bashrc."""
     transport = LocalTransport()
     session = ShellSession(transport)
     socket_fd, output_fd = transport.remote
     shell = subprocess.Popen(
-        ["/bin/bash", "-c", ARRANGE], stdin=socket_fd, stdout=output_fd, start_new_session=True
+        ["/bin/bash", "--norc", "-c", ARRANGE],
+        stdin=socket_fd,
+        stdout=output_fd,
+        start_new_session=True,
     )
     transport.close_remote()
     yield session

@@ -42,7 +42,14 @@ _TESTS_AT_ONCE = 60
 _OF_VIEWS = ("tests/test_golden_views.py",)
 _OF_CONFIGURATION = "tests/test_stable_keys.py"
 """Runs no line of a configuration's module, and reads all that it says."""
-_TIMEOUT_S = 300.0
+_OF_RUNS = {
+    "tests/e2e/test_main_job.py": ("run", "rollout", "policy", "trainers", "core", "store"),
+    "tests/e2e/serve/test_serve.py": ("run", "gateway", "policy", "trainers", "judge"),
+    "tests/e2e/test_policy_server.py": ("policy",),
+}
+"""Whole runs beside vLLM, and the packages that do their work in them."""
+_TIMEOUT_S, _FILES_TIMEOUT_S = 300.0, 900.0
+"""Of a few single tests, and of whole files."""
 _BY_TYPES = "mypy: "
 
 Span = tuple[int, int, int, int]
@@ -305,6 +312,11 @@ class Tests:
         ]
         return list(dict.fromkeys([*_OF_VIEWS, _OF_CONFIGURATION, *named, *called]))
 
+    def runs(self, mutant: Mutant) -> list[str]:
+        """Test files of whole runs that its package does the work of."""
+        package = mutant.package.rpartition("/")[2]
+        return [test for test, packages in _OF_RUNS.items() if package in packages]
+
 
 def _durations_s() -> Callable[[str], float]:
     """How long each test of `cover` took; later ones count as middling."""
@@ -388,6 +400,8 @@ def _outcome(tests: list[str], folder: Path) -> tuple[bool, int, str]:
 
 def _who_fails(tests: list[str], folder: Path) -> str:
     """The first of the tests that fails, or how they ended; "" when all pass."""
+    of_files = any("::" not in test for test in tests)
+    timeout_s = _FILES_TIMEOUT_S if of_files else _TIMEOUT_S
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
     command += ["-o", "addopts=-q --strict-markers --import-mode=importlib --tb=no", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -401,12 +415,12 @@ def _who_fails(tests: list[str], folder: Path) -> str:
         start_new_session=True,
     ) as process:
         try:
-            output, _ = process.communicate(timeout=_TIMEOUT_S)
+            output, _ = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            if any("::" not in test for test in tests):
-                return ""  # whole files may well take that long
-            return f"not done after {_TIMEOUT_S:g} s"
+            if of_files:
+                return ""  # they may well take that long
+            return f"not done after {timeout_s:g} s"
     if process.returncode == 0 and " passed" in output:
         return ""  # a mutant may also end the process with this code
     failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -439,6 +453,8 @@ def run(count: int, seed: int, jobs: int, *, again: bool) -> None:
         folder = copies.take()
         try:
             trial = attempt(mutant, tests.more(mutant) if again else tests.of(mutant), folder)
+            if again and not trial.killed and (runs := tests.runs(mutant)):
+                trial = attempt(mutant, runs, folder)
         finally:
             copies.give_back(folder)
         with lock, log.open("a", encoding="utf-8") as file:
