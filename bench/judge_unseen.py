@@ -4,13 +4,15 @@
     PYTHONPATH=. python bench/judge_unseen.py --exchanges   # with what they answer
     PYTHONPATH=. python bench/judge_unseen.py --later       # the same, of a later hour
     PYTHONPATH=. python bench/judge_unseen.py --fresh       # the same, in all languages
+    PYTHONPATH=. python bench/judge_unseen.py --last        # the same, the last that was written
     PYTHONPATH=. python bench/judge_unseen.py --held-back   # by weights made without them
 
 `bench/unseen_answers/` was written before the answers of `tools/complaints/situations/` and without
 a look at any list; `bench/unseen_exchanges/` before anything was made that reads a request and a
 reply; `bench/unseen_later/` before the last third of the recipe's exchanges; `bench/unseen_fresh/`
-without a look at the recipe, five situations that all languages share. What a list of the recipe
-says in nearly the same letters is left out, so it is no test.
+without a look at the recipe, five situations that all languages share, and so was
+`bench/unseen_last/`, six situations, before the last two fifths of the recipe's exchanges. What a
+list of the recipe says in nearly the same letters is left out, so it is no test.
 """
 
 from __future__ import annotations
@@ -43,12 +45,13 @@ def main() -> None:
     parser.add_argument("--exchanges", action="store_true", help="with what they answer")
     parser.add_argument("--later", action="store_true", help="with what they answer, newer ones")
     parser.add_argument("--held-back", action="store_true", help="by weights made without them")
-    parser.add_argument("--fresh", action="store_true", help="with what they answer, the newest")
+    parser.add_argument("--fresh", action="store_true", help="with what they answer, in all")
+    parser.add_argument("--last", action="store_true", help="with what they answer, the newest")
     args = parser.parse_args()
     likeness = shipped()
     made_from = answers()
     listed = unseen()
-    for name in ("exchanges", "later", "fresh"):
+    for name in ("exchanges", "later", "fresh", "last"):
         if getattr(args, name):
             listed = exchanges(_HERE / f"unseen_{name}")
     if args.held_back:
