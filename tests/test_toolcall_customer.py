@@ -170,6 +170,19 @@ def test_a_user_with_tools_sees_what_they_answered() -> None:
     assert shown[1]["tool_calls"][0]["id"] == shown[2]["tool_call_id"] == "1"
 
 
+def test_a_user_s_call_that_fails_is_told_in_words_and_counted() -> None:
+    tools = UserTools(Till())
+    calls = [Call("1", "steal", "{}"), Call("2", "pay", "["), Call("3", "pay", "")]
+    told = [tools.carry_out(call, 3.0) for call in calls]
+    assert "there is no such tool; tools: pay" in told[0]
+    assert "JSON" in told[1]
+    assert told[2] == "pay {} within 3 s"
+    assert tools.calls == calls
+    assert [one["function"]["name"] for one in tools.schemas] == ["pay"]
+    long = tools.carry_out(Call("4", "z" * 5000, "{}"), 3.0)
+    assert long.count("z") == 100
+
+
 def test_a_role_with_guidelines_is_told_in_their_frame() -> None:
     player = Player("Hi.")
     PlayedCustomer(Role(instruction="Ana.", guidelines="Be short."), player).hear("Hello?")

@@ -15,6 +15,7 @@ from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.toolcall import toolbox
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
+from clawrl_gym.envs.toolcall.task import ExecutedCall
 from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
 
 SUM = {
@@ -206,6 +207,74 @@ def test_a_flood_is_cut(tmp_path, clerk):
     result = contents(started(tmp_path, CLERK).step(calls(("clerk_read_file", "{}")))[0])[0]
     assert len(result) < 30_000
     assert result.endswith("\n(output cut)")
+
+
+class Teller(Clerk):
+    """A toolset with the tools that it is told, which says how it was called."""
+
+    def __init__(self, *tools):
+        super().__init__(None)
+        self._tools = tools
+
+    def tools(self):
+        return list(self._tools)
+
+    def call(self, name, arguments, timeout_s):
+        return f"{name} {arguments} within {timeout_s:g} s"
+
+
+def test_a_call_reaches_the_toolset_whose_tool_it_is_by_its_own_name_there():
+    schemas = [tool("look", "", {}), tool("tell", "", {"x": {"type": "integer"}})]
+    first, second = Teller(*schemas), Teller(*schemas)
+    box = toolbox.Toolbox({"one": first, "two": second}, ["two_tell", "tell"])
+    assert [one["function"]["name"] for one in box.schemas] == ["two_tell", "tell"]
+    wanted = [
+        Call("1", "two_tell", '{"x": 3}'), Call("2", "tell", '{"x": "3"}'), Call("3", "look", "{}")
+    ]  # fmt: skip
+    right, wrong, hidden = box.carry_out(wanted, 2.5)
+    assert right == ExecutedCall(wanted[0], {"x": 3}, "tell {'x': 3} within 2.5 s", failed=False)
+    assert (wrong.failed, wrong.arguments, hidden.failed) == (True, {}, True)
+    assert "there is no such tool; tools: tell, two_tell" in hidden.result
+    assert box.states() == {"one": {"does": "None"}, "two": {"does": "None"}}
+    assert box.user_tools() is None
+    box.close()
+    box.close()
+    assert (first.closed, second.closed, box.states()) == (1, 1, {})
+
+
+def test_a_call_that_fails_keeps_the_arguments_it_was_made_with():
+    clerk = Clerk(ToolFailure("no such order"))
+    clerk.tools = lambda: [tool("pay", "", {"x": {"type": "integer"}})]
+    (made,) = toolbox.Toolbox({"clerk": clerk}, None).carry_out([Call("1", "pay", '{"x": 1}')], 1.0)
+    assert (made.failed, made.arguments) == (True, {"x": 1})
+    assert "no such order" in made.result
+
+
+def test_a_name_of_any_length_is_told_short():
+    (made,) = toolbox.Toolbox({}, None).carry_out([Call("1", "y" * 5000, "{}")], 1.0)
+    assert made.result.count("y") == 100
+    assert "tools: none" in made.result
+
+
+def test_results_are_cut_at_twenty_thousand_characters():
+    for length, result in ((20_000, "x" * 20_000), (20_001, "x" * 20_000 + "\n(output cut)")):
+        clerk = Clerk("x" * length)
+        (made,) = toolbox.Toolbox({"c": clerk}, None).carry_out([Call("1", "read_file", "{}")], 1.0)
+        assert made.result == result
+
+
+@pytest.mark.parametrize(
+    ("tools", "why"),
+    [
+        ([tool("look", "", {}), tool("look", "", {})], "'teller' has two tools named 'look'"),
+        ([tool("look", "", {"x": {"type": "nothing"}})], "'look' are no JSON schema"),
+        ([{"type": "function"}], "expected a function with a name"),
+    ],
+)
+def test_a_toolset_whose_tools_cannot_be_offered_is_a_task_error(tools, why):
+    other = Teller(tool("look", "", {}))
+    with pytest.raises(TaskError, match=why):
+        toolbox.Toolbox({"other": other, "teller": Teller(*tools)}, None)
 
 
 def test_tools_are_closed_at_every_end(tmp_path, clerk):

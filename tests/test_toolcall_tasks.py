@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
@@ -232,6 +234,104 @@ def test_s12_a_check_that_could_not_run_is_an_error_and_no_reward(done):
     with pytest.raises(SandboxError):
         grade([ProgramGoal("pass", lambda: sandbox)], Outcome((), (), {}))
     assert sandbox.closed
+
+
+@dataclass
+class Machine(MemorySandbox):
+    """Runs no program: what becomes of one is said by `does`, `passes` for its end."""
+
+    does: Callable[[str], ExecResult | None] = lambda program: None
+    run: list[str] = field(default_factory=list)
+
+    def exec(self, command: str, timeout_s: float) -> ExecResult:
+        assert self.files["/root/outcome.json"].startswith(b'{"said": ')
+        words = command.split()
+        assert words[2:] == ["|", "python3", "-I", "/root/run.py", "/root/check.py",
+                             "/root/outcome.json"]  # fmt: skip
+        program = self.files["/root/check.py"].decode()
+        self.run.append(program)
+        ended = self.does(program)
+        if ended is None:
+            self.files["/root/done"] = words[1].encode()
+        return ended or ExecResult("", 0)
+
+
+PROGRAM = "assert 1 + 1 == 2\nassert 2 == 2\n"
+FAILS = ExecResult("Traceback\nAssertionError: no\n", 1)
+
+
+def judged(does, outcome=None):
+    """What a goal says, and the programs that were run for it; every machine is closed."""
+    machines = []
+
+    def opened():
+        machines.append(Machine(does=does))
+        return machines[-1]
+
+    try:
+        missing = ProgramGoal(PROGRAM, opened, 5.0).missing(outcome or Outcome(("x",), (), {}))
+    finally:
+        assert all(machine.closed for machine in machines)
+        assert all(len(machine.run) <= 1 for machine in machines)
+    return list(missing), [program for machine in machines for program in machine.run]
+
+
+def test_a_program_is_passed_that_passes_each_time_while_its_twins_fail():
+    missing, run = judged(lambda program: None if program == PROGRAM else FAILS)
+    assert missing == []
+    assert run[0] == PROGRAM
+    assert run.count(PROGRAM) == 2
+    assert len(run) > 3
+
+
+def test_what_passes_every_program_is_no_pass():
+    missing, run = judged(lambda program: None)
+    assert missing == ["what was left passes a check that nothing can pass"]
+    assert len(run) <= 3
+
+
+def test_a_program_that_passes_once_only_is_not_passed():
+    ends = iter([None])
+    missing, run = judged(lambda program: next(ends, FAILS))
+    assert missing == ["AssertionError: no"]
+    assert run[-1] == PROGRAM
+
+
+@pytest.mark.parametrize(
+    ("end", "missing"),
+    [
+        (FAILS, "AssertionError: no"),
+        (ExecResult("a\n" + "x" * 900 + "\n \n", 1), "x" * 500),
+        (ExecResult(" \n", 1), "the check failed"),
+        (ExecResult("", 0), "the check failed"),
+        (ExecResult("said", 128), "said"),
+        (ExecResult("said", 129), "the check was killed, perhaps out of memory"),
+        (ExecResult("said", None, timed_out=True), "the check took too long"),
+    ],
+)
+def test_what_did_not_pass_is_told_by_its_last_line_and_tried_once(end, missing):
+    assert judged(lambda program: end) == ([missing], [PROGRAM])
+
+
+GONE = ExecResult("gone", None, shell_restarted=True)
+
+
+def test_a_machine_that_failed_once_is_tried_again():
+    ends = iter([GONE])
+    missing, _ = judged(lambda program: next(ends, None if program == PROGRAM else FAILS))
+    assert missing == []
+
+
+def test_a_machine_that_fails_only_with_what_was_left_is_the_policy_s_doing():
+    ends = iter([GONE, GONE])
+    missing, run = judged(lambda program: next(ends, None))
+    assert missing == ["with what was left the check does not come to its end"]
+    assert run == [PROGRAM] * 3
+
+
+def test_a_machine_that_fails_without_it_too_is_an_error():
+    with pytest.raises(SandboxError, match="program ended: 'gone'"):
+        judged(lambda program: GONE)
 
 
 SOLVED = {
