@@ -3,9 +3,11 @@ import pytest
 from clawrl_gym.core.errors import EnvError, SandboxError
 from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.terminal.checks import Absent, FileIs
 from clawrl_gym.envs.terminal.grading import SandboxFiles, grade, parse_reward
-from clawrl_gym.envs.terminal.task import Task
+from clawrl_gym.envs.terminal.machines import Machines
+from clawrl_gym.envs.terminal.task import BuildStep, MachineSpec, Task
 from tests.terminal_fakes import MemorySandbox
 
 REWARDS = ("/logs/verifier/reward.json", "/logs/verifier/reward.txt")
@@ -236,3 +238,103 @@ def test_a_grader_that_was_stopped_is_reported_as_such():
 def test_a_task_is_reported_as_passed_from_a_reward_of_one_on(reward, end):
     task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS)
     assert report(task, grader_that(leaving(REWARDS[1], reward))) == f"Test report: {end}"
+
+
+class Verifying(MemorySandbox):
+    """A machine whose grader leaves a reward; nothing else happens on it."""
+
+    reward = b"1"
+
+    def exec(self, command, timeout_s):
+        done = super().exec(command, timeout_s)
+        if command.endswith("\nbash /tests/test.sh"):
+            self.files[REWARDS[1]] = self.reward
+            return ExecResult("judged\n", 0)
+        return done
+
+
+def apart(reward, **changes):
+    """A grade on a machine of its own, with the agent's machine and the grader's."""
+
+    def opened(limits, **options):
+        machines.append(Verifying())
+        machines[-1].reward = reward
+        return machines[-1]
+
+    machines, left = [], MemorySandbox()
+    fields = {"verifier": MachineSpec(workdir="/check"), "reward_files": REWARDS, **changes}
+    task = a_task(grader="bash /tests/test.sh", **fields)
+    earned, still_open = grade(task, left, 5.0, Machines(Sandboxes.of({}, opened)))
+    assert still_open is left.heirs[0]
+    assert [machine.closed for machine in machines] == [True]
+    return earned, still_open, machines[0]
+
+
+def test_a_grader_of_its_own_machine_runs_there_and_not_on_the_agents():
+    files = {"/tests/test.sh": FileData(b"x", 0o755)}
+    earned, left, verifier = apart(b"1", grader_files=files)
+    assert (earned.reward, earned.report) == (1.0, "Test report: passed")
+    assert verifier.files["/tests/test.sh"] == b"x"
+    assert "/tests/test.sh" not in left.files
+    (judged,) = [one for one in verifier.ran if one.endswith("bash /tests/test.sh")]
+    assert judged.startswith("export PYTHONPATH=/.verifier-")
+    assert "\ncd /check 2> /dev/null || cd /\n" in judged
+
+
+def test_log_folders_are_made_where_a_reward_is_left():
+    made = "mkdir -p /logs/agent /logs/verifier /logs/artifacts 2> /dev/null"
+    assert apart(b"1")[2].ran[0] == made
+    assert made not in apart(b"1", reward_files=())[2].ran
+
+
+@pytest.mark.parametrize(
+    ("reward", "report"),
+    [
+        (b"1", "Test report: passed"),
+        (b"0", "Test report: failed\njudged\n/check could not be handed over: it is gone, "
+               "unreadable or larger than 21 MiB (a third of env.sandbox.disk_mb)"),
+    ],
+)  # fmt: skip
+def test_what_could_not_be_handed_over_is_told_with_a_grade_that_failed(reward, report):
+    assert apart(reward, takes="work")[0].report == report
+
+
+def test_what_is_collected_is_run_over_what_the_agent_left_in_its_folder():
+    hooks = (BuildStep(command="save"), BuildStep(command="false"))
+    _, left, verifier = apart(b"1", collect=hooks, workdir="/my app")
+    assert left.ran[:2] == [
+        f"cd '/my app' 2> /dev/null; ( {command}\n)" for command in ("save", "false")
+    ]
+    assert not any("save" in command for command in verifier.ran)
+
+
+def test_what_steers_tests_on_the_agents_machine_is_removed_first():
+    sandbox = grader_that(lambda _: ExecResult("", 0))
+    files = {"/tests/test.sh": FileData(b"x")}
+    _, fresh = graded(a_task(grader="bash /tests/test.sh", grader_files=files), sandbox)
+    above = "/conftest.py /pytest.ini /.pytest.ini /tox.ini /setup.cfg /pyproject.toml"
+    assert fresh.ran[0] == f"rm -rf /tests {above}"
+    assert "-name sitecustomize.py -o -name usercustomize.py" in fresh.ran[1]
+
+
+def test_a_task_whose_work_is_below_the_root_keeps_its_settings_there():
+    command = "cd / 2> /dev/null || cd /\nbash /tests/test.sh"
+    files = {"/tests/test.sh": FileData(b"x")}
+    task = a_task(grader="bash /tests/test.sh", grader_files=files, workdir="/")
+    sandbox = MemorySandbox(script={command: lambda _: ExecResult("", 0)})
+    reward, fresh = graded(task, sandbox)
+    assert (reward, fresh.ran[0]) == (1.0, "rm -rf /tests")
+
+
+def test_a_grader_without_tests_or_rewards_has_nothing_to_clear():
+    sandbox = grader_that(lambda _: ExecResult("", 0))
+    _, fresh = graded(a_task(grader="bash /tests/test.sh"), sandbox)
+    assert fresh.ran == ["cd /root 2> /dev/null || cd /\nbash /tests/test.sh"]
+
+
+def test_tests_of_the_agents_that_cannot_be_removed_earn_nothing():
+    sandbox = grader_that(lambda _: ExecResult("", 0), **{"/pytest.ini": b""})
+    files = {"/tests/test.sh": FileData(b"x")}
+    earned, _ = grade(a_task(grader="bash /tests/test.sh", grader_files=files), sandbox, 5.0)
+    assert earned.reward == 0.0
+    assert earned.report == ("Test report: failed\n- the agent's own /pytest.ini cannot be removed")
