@@ -1,7 +1,10 @@
 """The sandbox as environments use it: commands, files, deadlines, the end."""
 
+import os
+import resource
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -136,3 +139,38 @@ def test_two_sandboxes_share_nothing(sandbox):
     with open_sandbox(Limits()) as other:
         sandbox.exec("echo mine > /tmp/f; echo mine > /dev/shm/f", 5)
         assert other.exec("cat /tmp/f /dev/shm/f", 5).exit_code == 1
+
+
+def test_its_processes_have_namespaces_of_their_own(sandbox):
+    kinds = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+    links = " ".join(f"/proc/self/ns/{kind}" for kind in kinds)
+    inside = sandbox.exec(f"readlink {links}", 5).output.split()
+    outside = [str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in kinds]
+    assert len(inside) == len(kinds)
+    assert not set(inside) & set(outside)
+
+
+def test_its_processes_yield_to_the_host_and_leave_nothing_behind_in_a_crash(sandbox):
+    said = sandbox.exec(
+        "hostname; nice; cat /proc/self/oom_score_adj; ulimit -Hn; ulimit -Hc; ulimit -Sn; umask; "
+        "grep -E '^Sig(Blk|Ign)' /proc/self/status | cut -f2; echo x > /dev/shm/a; cat /dev/shm/a",
+        5,
+    ).output.split()
+    niceness = str(min(19, os.nice(0) + 5))
+    files = str(min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    nothing = "0" * 16
+    assert said == [
+        "sandbox", niceness, "500", files, "0", files, "0022", nothing, nothing, "x"
+    ]  # fmt: skip
+
+
+def test_its_shell_finds_the_folder_and_the_variables_that_were_given_and_no_others():
+    env = {"PATH": "/usr/bin:/bin", "A": "b c"}
+    with open_sandbox(Limits(), workdir="/some/where", env=env) as sandbox:
+        assert sandbox.exec("pwd", 5).output == "/some/where\n"
+        lines = sandbox.exec("tr '\\0' '\\n' < /proc/1/environ", 5).output.splitlines()
+        assert sandbox.exec("command -v ls", 5).output == "/usr/bin/ls\n"
+    assert dict(line.split("=", 1) for line in lines) == {
+        "PATH": "/usr/bin:/bin", "A": "b c", "HOME": "/root", "USER": "root", "LANG": "C.UTF-8",
+        "TZ": "UTC", "TERM": "dumb", "PWD": "/some/where",
+    }  # fmt: skip
