@@ -109,6 +109,10 @@ def test_bugs_of_a_repository_are_tasks_that_hold(
     assert (check["oracle"], check["noop"]) == (1.0, 0.0)
 
     attempts = (out / "_attempts.jsonl").read_text()
+    assert json.loads(attempts.splitlines()[0])["setting"] == {
+        "commit": git(repository, "rev-parse", "HEAD").strip(), "sandbox": "bubblewrap",
+        "python": SYSTEM_PYTHON, "test_command": "python3 -m pytest",
+    }  # fmt: skip
     assert make(repository, out, "--count", "4") == 0  # all is known, nothing runs
     assert (out / "_attempts.jsonl").read_text() == attempts
     assert rows_of(out) == rows
@@ -389,3 +393,5 @@ def test_a_function_is_in_one_split_and_neither_is_empty() -> None:
             "train", "heldout"
         }  # fmt: skip
     assert split_by_place(["a.py::f"]) == {"a.py::f": "train"}
+    held_out = [int(place[7:]) for place, split in splits.items() if split == "heldout"]
+    assert sorted(held_out) == [3, 16, 18, 23, 25, 30, 34, 36, 39, 40, 46, 47]

@@ -282,9 +282,4 @@ def _is_text(node: ast.expr) -> bool:
 
 def _is_plain_text(code: str) -> bool:
     """One short literal between single quotation marks, with no prefix."""
-    return (
-        code[0] in "\"'"
-        and code[:3] not in ('"""', "'''")
-        and len(code) <= _LONGEST_TEXT
-        and code.count(code[0]) == 2
-    )
+    return code[0] in "\"'" and len(code) <= _LONGEST_TEXT and code.count(code[0]) == 2
