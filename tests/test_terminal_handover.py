@@ -1,14 +1,18 @@
 """What travels from the agent's machine to the verifier's, and what does not."""
 
 import io
+import re
 import tarfile
+from dataclasses import dataclass
 
 import pytest
 
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
 from clawrl_gym.envs.terminal.artifacts import Plain, cleaned
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.env import TerminalEnv
+from clawrl_gym.envs.terminal.handover import Surroundings, hand_over
 from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.steering import (
     has_settings_of_runners,
@@ -16,8 +20,10 @@ from clawrl_gym.envs.terminal.steering import (
     plain_git_config,
     steers,
 )
+from clawrl_gym.envs.terminal.task import Artifact, Task
 from tests.terminal_attacks import PREPARED, write_victim
 from tests.terminal_attacks import play as attack
+from tests.terminal_fakes import MemorySandbox
 from tests.terminal_folders import APART, HELLO, REWARD, load, write
 
 SHARED = "[verifier]\nenvironment_mode = 'shared'\n"
@@ -286,3 +292,147 @@ def test_attacks_earn_nothing_and_end_in_no_error(tmp_path, kind, name):
     options = {"tasks": str(tmp_path / kind), "sandbox": {"pids": 256}}
     attempt = attack(options, kind, "task", name, PREPARED[name])
     assert attempt.reward == 0.0, attempt.outcome
+
+
+ASKED = 'printf "%s\\n%s" "$HOME" "$PATH"'
+
+
+def handed_over(path, task, **left):
+    """What is handed over between two machines in memory, the verifier's with this PATH."""
+    said = ExecResult(path, 0)
+    agent, verifier = MemorySandbox(dict(left)), MemorySandbox(script={ASKED: lambda _: said})
+    return hand_over(task, agent, verifier, "/app", 1 << 20), agent, verifier
+
+
+def a_task(**changes):
+    return Task(**{"id": "t", "family": "f", "split": "train", "instruction": "do", **changes})
+
+
+@pytest.mark.parametrize(
+    ("said", "home", "path"),
+    [
+        ("/home/x\n/usr/bin:/bin", "/home/x", ("/usr/bin", "/bin")),
+        ("/home/x\n/usr/bin\nmore", "/home/x", ("/usr/bin",)),
+        ("~\n:/bin", "/root", ("", "/bin")),
+        ("/x", "/x", ("",)),
+        ("", "/root", ("",)),
+    ],
+)
+def test_what_a_machine_s_shell_finds_is_asked_of_it(said, home, path):
+    found = Surroundings.of(MemorySandbox(script={ASKED: lambda _: ExecResult(said, 0)}))
+    assert (found.home, found.path) == (home, path)
+
+
+def test_root_s_home_is_a_home_once():
+    assert Surroundings("/home/x", ()).homes == ("/home/x", "/root")
+    assert Surroundings("/root", ()).homes == ("/root",)
+
+
+@pytest.mark.parametrize(
+    ("path", "export"),
+    [
+        ("/usr/bin:/bin", None),
+        ("/usr/bin:/application", None),
+        ("/app:/usr/bin::/bin:.", "/usr/bin:/bin:/app:."),
+        ("/usr/bin:/out put", "'/usr/bin:/out put'"),
+    ],
+)
+def test_programs_where_the_agent_worked_are_found_last(path, export):
+    task = a_task(artifacts=(Artifact("/app"), Artifact("/out put")))
+    found, agent, verifier = handed_over(f"/root\n{path}", task)
+    first, *more = found.exports.split("; ")
+    match = re.fullmatch(
+        r"export PYTHONPATH=(/\.verifier-[0-9a-f]{16})\$\{PYTHONPATH:\+:\$PYTHONPATH\}", first
+    )
+    assert match is not None
+    assert more == ([] if export is None else [f"export PATH={export}"])
+    assert found.notes == ()
+    source = verifier.files[f"{match[1]}/sitecustomize.py"].decode()
+    assert "PLACES = ('/app', '/out put')\n" in source
+    assert agent.files == {}
+    assert len([one for one in agent.ran if "tar -C / " in one]) == 2
+
+
+def test_a_work_folder_that_cannot_be_packed_is_told_and_emptied():
+    found, _, verifier = handed_over("/root\n/usr/bin:/app/bin", a_task(takes="work"))
+    assert found.notes == (
+        "/app could not be handed over: it is gone, unreadable or larger than 1 MiB "
+        "(a third of env.sandbox.disk_mb)",
+    )
+    (emptied,) = [one for one in verifier.ran if "rm -rf" in one]
+    assert emptied == (
+        "if [ -d /app ]; then find /app -mindepth 1 -maxdepth 1 ! -path /app/bin -exec rm -rf -- "
+        "{} +; else rm -f -- /app; fi"
+    )
+
+
+def test_what_lies_beside_the_work_and_cannot_be_packed_is_told():
+    found, agent, _ = handed_over("/root\n/usr/bin", a_task(takes="all"))
+    assert found.notes[-1] == ("nothing beside the work folder was handed over: more than 1 MiB")
+    (command,) = [one for one in agent.ran if one.startswith("( cd /;")]
+    assert ' -- "$@" 2> /dev/null )' in command
+
+
+@dataclass
+class Bare(MemorySandbox):
+    """A machine on which there is nothing but what is said."""
+
+    there: tuple[str, ...] = ()
+
+    def exec(self, command: str, timeout_s: float) -> ExecResult:
+        done = super().exec(command, timeout_s)
+        if command.startswith("[ -e "):
+            return ExecResult("", 0 if command.split()[2] in self.there else 1)
+        return done
+
+
+@pytest.mark.parametrize(
+    ("there", "looked_at"),
+    [
+        ((), True),
+        (("/data/out/bin",), False),
+        (("/data/out/pyvenv.cfg",), False),
+        (("/data/conda-meta",), False),
+        (("/data/out",), True),
+        (("/bin", "/app/bin"), True),
+    ],
+)
+def test_a_place_that_a_test_names_travels_unless_the_image_has_programs_there(there, looked_at):
+    task = a_task(
+        takes="work", grader_files={"/tests/t": FileData(b"cmp /data/out /app/in /tmp/x")}
+    )
+    agent, verifier = Bare(), Bare(there=there)
+    found = hand_over(task, agent, verifier, "/app", 1 << 20)
+    packed = [command.partition(" -- ")[2].split()[0] for command in agent.ran if " -- " in command]
+    assert packed == (["app", "data/out", "tmp/x"] if looked_at else ["app", "tmp/x"])
+    source = next(data for path, data in verifier.files.items() if path.endswith("customize.py"))
+    places = ", ".join(f"'/{place}'" for place in packed)
+    assert f"PLACES = ({places})\n".encode() in source
+    assert len(found.notes) == 1
+
+
+def test_a_place_below_a_folder_of_programs_is_the_images_when_it_is_there():
+    task = a_task(takes="work", instruction="Write /srv/etc/x and /srv/y.")
+    for there, taken in (((), ["srv/etc/x", "srv/y"]), (("/srv/etc/x",), ["srv/y"])):
+        agent = Bare()
+        hand_over(task, agent, Bare(there=there), "/app", 1 << 20)
+        packed = [one.partition(" -- ")[2].split()[0] for one in agent.ran if " -- " in one]
+        assert packed == ["app", *taken]
+
+
+def test_a_place_that_is_there_and_cannot_be_packed_is_told():
+    agent, verifier = Bare(there=("/data/out",)), Verifying()
+    found = hand_over(
+        a_task(takes="work", instruction="See /data/out."), agent, verifier, "/app", 1 << 20
+    )
+    assert found.notes[1:] == ("/data/out could not be handed over: it is unreadable or too large",)
+
+
+class Verifying(Bare):
+    """A machine of which everything can be packed: one empty folder."""
+
+    def exec(self, command: str, timeout_s: float) -> ExecResult:
+        done = super().exec(command, timeout_s)
+        if command.startswith("tar -C / --exclude="):
+            self.files[command.split(" -cf ")[1].split()[0]] = archive(("data/out", b"1"))
+        return done
