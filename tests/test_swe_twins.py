@@ -1,12 +1,20 @@
 """Twins of tests: found for what instances name, and never met by code that is right."""
 
+import re
+from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 import pytest
 
 from clawrl_gym.envs.swe.corpus import make_instance
 from clawrl_gym.envs.swe.corpus.repository import families
-from clawrl_gym.envs.swe.twin_runs import twins_in
+from clawrl_gym.envs.swe.evaluation import PatchFails
+from clawrl_gym.envs.swe.instance import Instance
+from clawrl_gym.envs.swe.patch import Patch
+from clawrl_gym.envs.swe.patch_reader import parse_patch
+from clawrl_gym.envs.swe.script import END, START, TestOutput
+from clawrl_gym.envs.swe.twin_runs import require_twins_fail, twins_in
 from clawrl_gym.envs.twins.tests import twins_of, with_twins
 
 SEEDS = 12
@@ -195,3 +203,162 @@ def test_odd_files_are_read_quickly_and_without_an_error():
         for path in ("t.py", "t.js", "t.unknown"):
             twins = twins_of(path, text, ["test_x", "x"], Random(0))
             with_twins(text, [(twin, 0) for twin in twins])
+
+
+TESTS = """\
+def test_one():
+    assert f(1) == 2
+
+def test_two():
+    assert f(2) == 3
+    assert f(3) == 4
+
+def test_old():
+    assert g() == "x"
+"""
+SCRIPT = f": '{START}'\npytest\n: '{END}'\n"
+
+
+def an_instance(**changes):
+    fields = {
+        "id": "shop-1", "repo": "me/shop", "split": "train", "problem_statement": "",
+        "fail_to_pass": ("t.py::test_one", "t.py::test_two"), "pass_to_pass": ("t.py::test_old",),
+        "log_parser": "parse_log_pytest", "eval_script": SCRIPT, "test_files": {"t.py": TESTS},
+    }  # fmt: skip
+    return Instance(**(fields | changes))
+
+
+class Alike:
+    """Equal to anything."""
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+def honest():
+    return {"f": lambda x: x + 1, "g": lambda: "x"}
+
+
+def forging():
+    return {"f": lambda x: Alike(), "g": lambda: "x"}
+
+
+GOLD = "--- a/f.py\n+++ b/f.py\n@@ -1 +1 @@\n-a\n+b\n"
+
+
+class Ran:
+    """Runs the tests that a script writes, over names that the patch and the gold patch make."""
+
+    def __init__(self, instance, names=honest, gold=honest):
+        self.instance = instance
+        self.names, self.gold = names, gold
+        self.runs = []
+        self.asked = []
+
+    def run(self, patch, script):
+        is_gold = patch.files == parse_patch(GOLD).files
+        made = self.gold if is_gold else self.names
+        if isinstance(made, Exception):
+            raise made
+        text = re.search(r"<<'(END_OF_FILE_\w+)'\n(.*?)\1", script, re.DOTALL)
+        names = made()
+        exec(text[2], names)
+        self.runs.append((is_gold, text[2]))
+        statuses = {name: passes(names[name]) for name in names if name.startswith("test_")}
+        lines = [f"{'PASSED' if ok else 'FAILED'} t.py::{name}" for name, ok in statuses.items()]
+        return TestOutput("\n".join(lines), 0 if all(statuses.values()) else 1, forged=False)
+
+    def prepared_files(self, paths):
+        self.asked.append(list(paths))
+        return {"t.py": TESTS}
+
+
+def passes(test):
+    try:
+        test()
+    except AssertionError:
+        return False
+    return True
+
+
+ALL = frozenset({"t.py::test_one", "t.py::test_two", "t.py::test_old"})
+
+
+def test_a_right_patch_tells_every_test_from_its_twin():
+    ran = Ran(an_instance())
+    assert require_twins_fail(ran, Patch()) == ALL
+    assert len(ran.runs) == 4
+    functions = [re.split(r"\n(?=def )", text.rstrip("\n")) for _, text in ran.runs]
+    originals = re.split(r"\n(?=def )", TESTS.rstrip("\n"))
+    for first, second in (functions[:2], functions[2:]):
+        for one, other, original in zip(first, second, originals, strict=True):
+            assert (one.rstrip() == original.rstrip()) != (other.rstrip() == original.rstrip())
+
+
+def test_as_many_pairs_are_run_as_a_test_has_expectations_up_to_five():
+    for count, runs in ((1, 4), (3, 6), (5, 10), (8, 10)):
+        test = "def test_one():\n" + "".join(
+            f"    assert f({n}) == {n + 1}\n" for n in range(count)
+        )
+        instance = an_instance(
+            test_files={"t.py": test}, fail_to_pass=("t.py::test_one",), pass_to_pass=()
+        )
+        ran = Ran(instance)
+        assert require_twins_fail(ran, Patch()) == {"t.py::test_one"}
+        assert len(ran.runs) == runs
+
+
+def test_a_patch_that_passes_whatever_is_expected_fails():
+    with pytest.raises(PatchFails, match=r"does not follow from what it expects: t\.py::test_"):
+        require_twins_fail(Ran(an_instance(), forging), Patch())
+    with pytest.raises(PatchFails, match="does not follow"):
+        require_twins_fail(Ran(an_instance(), PatchFails("they hang")), Patch())
+    with pytest.raises(PatchFails, match="does not follow"):
+        require_twins_fail(Ran(an_instance(), lambda: {"f": str, "g": str}), Patch())
+
+
+def test_what_deviates_with_the_gold_patch_too_is_no_fault_of_the_patch():
+    ran = Ran(an_instance(patch=GOLD), forging, forging)
+    assert require_twins_fail(ran, Patch()) == ALL
+    assert [is_gold for is_gold, _ in ran.runs].count(False) == 4
+    after = [one for one in pairwise(ran.runs) if one[1][0]]
+    assert after
+    for own, gold in after:
+        assert (own[0], own[1]) == (False, gold[1])
+    with pytest.raises(PatchFails):
+        require_twins_fail(Ran(an_instance(patch=GOLD), forging, honest), Patch())
+    unread = Ran(an_instance(patch="--- a/x\n+++ b/x\n"), forging, forging)
+    with pytest.raises(PatchFails):
+        require_twins_fail(unread, Patch())
+    assert not any(is_gold for is_gold, _ in unread.runs)
+
+
+def test_where_no_test_has_a_twin_nothing_is_run():
+    ran = Ran(an_instance(test_files={"t.py": "x = 1\n"}))
+    assert require_twins_fail(ran, Patch()) == frozenset()
+    assert ran.runs == []
+
+
+def test_of_tests_that_passed_before_twelve_have_twins():
+    text = "".join(f"def test_{n}():\n    assert f({n}) == {n + 1}\n\n" for n in range(20))
+    instance = an_instance(
+        fail_to_pass=("t.py::test_0",), pass_to_pass=tuple(f"t.py::test_{n}" for n in range(1, 20))
+    )
+    twins = twins_in(instance, {"t.py": text}, Random(0))
+    assert len(twins) == 13
+    assert twins[0].ids == ("t.py::test_0",)
+
+
+def test_files_that_an_instance_does_not_have_are_asked_of_a_sandbox_once():
+    test_patch = "--- a/t.py\n+++ b/t.py\n@@ -1 +1 @@\n-a\n+b\n"
+    instance = an_instance(id="asked", test_files={}, test_patch=test_patch,
+                           fail_to_pass=("t.py::test_one", "u.py::test_u"))  # fmt: skip
+    ran = Ran(instance)
+    for _ in range(2):
+        assert require_twins_fail(ran, Patch()) == {"t.py::test_one", "t.py::test_old"}
+    assert ran.asked == [["t.py", "u.py"]]
+    other = Ran(replace(instance, eval_script=SCRIPT + ":\n"))
+    require_twins_fail(other, Patch())
+    assert other.asked == ran.asked
