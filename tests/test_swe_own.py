@@ -290,6 +290,30 @@ def test_the_folder_of_the_instances_is_of_its_own(
     assert "which holds other files" in capsys.readouterr().err
     assert make(repository, tmp_path / "out", "--test-command", "make") == 2
     assert "expected one that runs pytest" in capsys.readouterr().err
+    file = tmp_path / "file"
+    file.write_text("")
+    assert make(repository, file / "out") == 2
+    assert "which cannot be made: Not a directory" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "_attempts.jsonl").exists()
+
+
+def test_a_python_is_for_a_sandbox_and_an_image_for_docker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository = make_repository(tmp_path / "shop")
+    out = tmp_path / "out"
+    assert make(repository, out, "--sandbox", "docker", "--python", "/usr/bin/python3") == 2
+    assert "got --python with --sandbox docker" in capsys.readouterr().err
+    assert make(repository, out, "--image", "x") == 2
+    assert "got --image without --sandbox docker" in capsys.readouterr().err
+    assert make(repository, out, "--python", str(tmp_path / "bin/python")) == 2
+    assert "expected bin/python of a virtual environment" in capsys.readouterr().err
+    for name in ("venv", ".venv"):  # the second is the first that is looked for
+        (repository / name / "bin").mkdir(parents=True)
+        (repository / name / "bin/python").write_text("")
+        assert make(repository, out) == 2
+        assert f"{repository}/{name}" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_what_is_no_environment_of_python_is_not_shown_to_a_sandbox(tmp_path: Path) -> None:
