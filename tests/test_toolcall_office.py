@@ -237,7 +237,7 @@ DONE: list[tuple[str, dict[str, object], str, dict[str, dict[str, object]]]] = [
      {"title": "Kick off", "day": "Friday", "hour": 9.0, "room": "oak", "host": "P2"},
      "booked M851", {"M851": {"title": "Kick off", "day": "Friday", "hour": 9, "room": "Oak",
                               "host": "P2", "guests": [], "cancelled": False}}),
-    ("move_meeting", {"meeting": "M1", "day": "Friday", "hour": 9}, "M1 is on Friday at 9",
+    ("move_meeting", {"meeting": "M1", "day": "Friday", "hour": 9.0}, "M1 is on Friday at 9",
      {"M1": {"day": "Friday", "hour": 9}}),
     ("move_meeting", {"meeting": "M1", "day": "Monday", "hour": 10}, "M1 is on Monday at 10", {}),
     ("change_room", {"meeting": "M1", "room": "OAK"}, "M1 is in Oak", {}),
@@ -263,7 +263,7 @@ DONE: list[tuple[str, dict[str, object], str, dict[str, dict[str, object]]]] = [
      {"O846": {"item": "I1", "quantity": 4, "buyer": "P1", "approver": "", "cancelled": False}}),
     ("order_item", {"item": "I1", "quantity": 6, "buyer": "P1", "approver": "P2"}, "placed O846",
      {"O846": {"item": "I1", "quantity": 6, "buyer": "P1", "approver": "P2", "cancelled": False}}),
-    ("change_quantity", {"order": "O1", "quantity": 6}, "O1 is for 6 pieces",
+    ("change_quantity", {"order": "O1", "quantity": 6.0}, "O1 is for 6 pieces",
      {"O1": {"quantity": 6}}),
     ("cancel_order", {"order": "O1"}, "cancelled O1", {"O1": {"cancelled": True}}),
 ]  # fmt: skip

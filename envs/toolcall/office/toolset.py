@@ -279,7 +279,7 @@ class OfficeTools:
         known = self._meeting(meeting)
         self._check_free(known.room, day, hour, meeting)
         self.office.meetings[meeting] = replace(known, day=day, hour=int(hour))
-        return f"{meeting} is on {day} at {hour}"
+        return f"{meeting} is on {day} at {int(hour)}"
 
     def change_room(self, meeting: str, room: str) -> str:
         known, name = self._meeting(meeting), self._room(room)
@@ -366,7 +366,7 @@ class OfficeTools:
         known = self._order(order)
         _check_packs(known.item, self.office.items[known.item], quantity)
         self.office.orders[order] = replace(known, quantity=int(quantity))
-        return f"{order} is for {quantity} pieces"
+        return f"{order} is for {int(quantity)} pieces"
 
     def cancel_order(self, order: str) -> str:
         self.office.orders[order] = replace(self._order(order), cancelled=True)
