@@ -8,7 +8,7 @@ import pytest
 
 from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.toolcall.benchmarks.bfcl import open_bfcl
+from clawrl_gym.envs.toolcall.benchmarks.bfcl import any_call, open_bfcl, right_call
 from clawrl_gym.envs.toolcall.benchmarks.bfcl_grading import Answer
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 
@@ -285,3 +285,84 @@ def test_a_file_without_its_answers_is_left_out_of_a_folder(tmp_path: Path) -> N
     assert "expected BFCL's answers there" in source.selection.left_out[0].reason
     with pytest.raises(TaskError, match="expected BFCL's answers there"):
         open_bfcl(lonely)
+
+
+def sampled(**properties: Any) -> Any:
+    """The arguments of some call of a function with these parameters, all of them required."""
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    made = any_call({"type": "function", "function": {"name": "f", "parameters": parameters}})
+    assert (made.id, made.name) == ("call-1", "f")
+    return json.loads(made.arguments)
+
+
+def test_some_call_has_a_value_of_each_type() -> None:
+    inner = {"type": "object", "properties": {"n": {"type": "integer"}, "m": {}}, "required": ["n"]}
+    assert sampled(
+        a={"type": "string", "enum": ["small", "big"]}, b={"type": "array"}, c={"type": "number"},
+        d={"type": "integer"}, e={"type": "boolean"}, f={"type": "string"}, g={}, h=inner,
+        i={"type": "object"}, j={"type": "string", "enum": []},
+    ) == {
+        "a": "small", "b": [], "c": 1.0, "d": 1, "e": True, "f": "x", "g": "x", "h": {"n": 1},
+        "i": {}, "j": "x",
+    }  # fmt: skip
+    assert sampled() == {}
+
+
+def test_what_is_not_required_is_not_sampled() -> None:
+    parameters: Any = {"properties": {"a": {"type": "string"}}, "required": ["b"]}
+    made = any_call({"type": "function", "function": {"name": "f", "parameters": parameters}})
+    assert json.loads(made.arguments) == {"b": "x"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "declared", "required", "arguments"),
+    [
+        (["a", "b"], {"type": "string"}, True, {"x": "a"}),
+        (["", "b"], {"type": "string"}, True, {"x": "b"}),
+        (["b", ""], {"type": "string"}, False, {}),
+        ([""], {"type": "string"}, True, {"x": ""}),
+        ([5], {"type": "float"}, False, {"x": 5}),
+        ([{"k": ["", "v"], "l": ["w", "u"]}], {"type": "dict"}, True, {"x": {"l": "w"}}),
+        ([[{"k": ["v"]}, {"k": ["w"]}]], {"type": "array", "items": {"type": "dict"}}, True,
+         {"x": [{"k": "v"}, {"k": "w"}]}),
+        ([[1, "a"], ["b"]], {"type": "array", "items": {"type": "string"}}, True,
+         {"x": [1, "a"]}),
+    ],
+)  # fmt: skip
+def test_a_right_call_has_the_first_value_that_is_taken(
+    allowed: list[Any], declared: dict[str, Any], required: bool, arguments: dict[str, Any]
+) -> None:
+    parameters = {"properties": {"x": declared}, "required": ["x"] if required else []}
+    made = right_call(Answer("f", {"x": allowed}, parameters), 7)
+    assert (made.id, made.name, json.loads(made.arguments)) == ("call-7", "f", arguments)
+
+
+def test_a_schema_becomes_one_of_json(tmp_path: Path) -> None:
+    function: Any = {
+        "name": "a.b c-d_e", "parameters": {
+            "type": "DICT", "optional": True, "required": "x", "properties": {
+                "any": {"type": "any", "description": "d"},
+                "list": {"type": "array", "items": {"type": "float", "optional": False}},
+                "inner": {"type": "dict", "properties": {"n": {"type": "Integer"}}},
+                "odd": "text",
+            },
+        },
+    }  # fmt: skip
+    path = written(tmp_path, "live_relevance", [{**row("r"), "function": [function]}])
+    with pytest.raises(TaskError, match="are no JSON schema: 'text' is not of type"):
+        open_bfcl(path)
+    del function["parameters"]["properties"]["odd"]
+    path = written(tmp_path, "live_relevance", [{**row("r"), "function": [function]}])
+    (offered,) = open_bfcl(path).load("r").state["bfcl"]["functions"]
+    assert offered == {
+        "type": "function",
+        "function": {
+            "name": "a_b_c-d_e", "description": "", "parameters": {
+                "type": "object", "properties": {
+                    "any": {"description": "d"},
+                    "list": {"type": "array", "items": {"type": "number"}},
+                    "inner": {"type": "object", "properties": {"n": {"type": "integer"}}},
+                },
+            },
+        },
+    }  # fmt: skip

@@ -32,7 +32,7 @@ from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import ExecutedCall, Outcome, Utterance
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from tests.test_toolcall_customer import model_that_says
-from tests.test_toolcall_tau import DATA, calling
+from tests.test_toolcall_tau import CANCEL, DATA, calling
 
 SEATS = {"basic_economy": 1, "economy": 5, "business": 0}
 PRICES = {"basic_economy": 50, "economy": 100, "business": 300}
@@ -589,3 +589,93 @@ def test_files_that_are_wrong_are_refused_in_words(
         (folder / name).write_text(text)
     with pytest.raises(TaskError, match=r"toml|json|main_policy_solo"):
         open_tau(folder, ToolContext())
+
+
+CANCELLING = {
+    "airline": ("cancel_reservation", {"reservation_id": "OLD"}, AIRLINE, "80"),
+    "retail": (CANCEL[0], CANCEL[1], DATA, "10.5"),
+}
+
+
+def domain_folder(folder: Path, name: str, **criteria: Any) -> Path:
+    """A task of the airline or the shop: to cancel, and to say how much comes back."""
+    tool, arguments, data, amount = CANCELLING[name]
+    task = {
+        "id": 7,
+        "user_scenario": {"persona": " Be calm. ", "instructions": "Cancel it."},
+        "evaluation_criteria": {
+            "actions": [{"name": tool, "arguments": arguments}],
+            "communicate_info": [amount],
+            **criteria,
+        },
+    }
+    (folder / "db.json").write_text(json.dumps({**data, "more": {}}))
+    (folder / "policy.md").write_text("# Policy")
+    (folder / "tasks.json").write_text(json.dumps([task]))
+    return folder
+
+
+@pytest.mark.parametrize("name", CANCELLING)
+def test_a_domain_is_told_by_its_data_and_played_by_its_own_tools(
+    name: str, tmp_path: Path
+) -> None:
+    tool, arguments, data, amount = CANCELLING[name]
+    folder = domain_folder(tmp_path, name)
+    task = open_tau(folder, ToolContext()).load("tau-7")
+    assert (task.family, task.toolsets, task.system) == (
+        f"tau_{name}",
+        (f"tau2_{name}",),
+        "# Policy",
+    )
+    assert task.instruction == "This is who I am and what I want. Cancel it."
+    assert task.customer == {
+        "type": "role", "instruction": "Be calm.\n\nCancel it.", "guidelines": ""
+    }  # fmt: skip
+    assert (task.state, task.turns) == ({f"tau2_{name}": data}, 100)
+    call = Reply("", (Call("call-1", tool, json.dumps(arguments)),))
+    assert task.solution == (call, Reply(f"Everything is done. {amount}"))
+    env = ToolCallEnv(tasks=str(folder))
+    for replies, reward in (
+        (task.solution, 1.0),
+        ((call, Reply("It is done.")), 0.0),
+        ((Reply(f"You get {amount} back."),), 0.0),
+        ((call, call, Reply(f"You get {amount} back.")), 1.0 if name == "retail" else 0.0),
+    ):
+        env.reset(options={"task": "tau-7"})
+        assert [env.step(encode(reply))[1] for reply in replies][-1] == reward, replies
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("criteria", "reward"),
+    [
+        ({"reward_basis": ["COMMUNICATE"]}, 1.0),
+        ({"reward_basis": ["DB"]}, 0.0),
+        ({"reward_basis": ["ACTION"]}, 0.0),
+        ({"reward_basis": ["DB"], "actions": []}, 1.0),
+        ({"reward_basis": ["DB"], "actions": None}, 1.0),
+        ({"reward_basis": ["ACTION"], "actions": []}, 1.0),
+        ({"reward_basis": ["COMMUNICATE"], "communicate_info": ["81"]}, 0.0),
+        ({"reward_basis": ["DB"], "communicate_info": ["81"], "actions": []}, 1.0),
+        ({"reward_basis": []}, 1.0),
+    ],
+)
+def test_a_reward_is_made_of_what_its_basis_says(
+    criteria: dict[str, Any], reward: float, tmp_path: Path
+) -> None:
+    env = ToolCallEnv(tasks=str(domain_folder(tmp_path, "airline", **criteria)))
+    env.reset(options={"task": "tau-7"})
+    assert env.step("You get 80 back.")[1] == reward
+    env.close()
+
+
+def test_where_a_model_plays_the_user_it_has_the_benchmarks_own_guidelines(tmp_path: Path) -> None:
+    folder = tmp_path / "domains" / "airline"
+    folder.mkdir(parents=True)
+    domain_folder(folder, "airline")
+    words = tmp_path / "user_simulator" / "simulation_guidelines.md"
+    words.parent.mkdir()
+    words.write_text("Be short.")
+    task = open_tau(folder, ToolContext(ToolCallEnvConfig(user="model"))).load("tau-7")
+    assert task.instruction == "Hi, I need some help."
+    assert dict(task.customer or {})["guidelines"] == "Be short."
