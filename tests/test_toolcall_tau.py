@@ -8,7 +8,7 @@ import pytest
 
 from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.toolcall.benchmarks.tau import open_tau
+from clawrl_gym.envs.toolcall.benchmarks.tau import is_domain, open_tau
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail import TauRetail
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
@@ -281,3 +281,56 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     with pytest.raises(ToolFailure, match=why):
         shop.call(name, arguments, 1.0)
     assert not any(shop.state().values())
+
+
+def test_a_task_of_the_first_benchmark_is_read_in_whole(tmp_path: Path) -> None:
+    look = ("get_user_details", {"user_id": "ana"})
+    path = first(tmp_path, task(look, CANCEL, outputs=("10.5", "12")), task(look))
+    source = open_tau(path, ToolContext())
+    one, bare = source.load("tau-test-0"), source.load("tau-test-1")
+    assert (one.family, one.toolsets, one.turns) == ("tau_retail", ("tau_retail",), 30)
+    assert one.instruction == "This is who I am and what I want. You are Ana."
+    assert one.state == {"tau_retail": DATA}
+    assert one.solution == (
+        Reply("", (Call("call-1", look[0], json.dumps(look[1])),)),
+        Reply("", (Call("call-2", CANCEL[0], json.dumps(CANCEL[1])),)),
+        Reply("Everything is done. 10.5, 12"),
+    )
+    assert bare.solution[-1] == Reply("Everything is done.")
+    assert (len(one.goals), len(bare.goals)) == (3, 2)
+    played = open_tau(path, ToolContext(ToolCallEnvConfig(user="model"))).load("tau-test-0")
+    assert played.instruction == "Hi, I need some help."
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        (("fly", {}), "its gold actions call 'fly', which is not built in"),
+        (("get_user_details", {"user_id": 3}), "its gold action get_user_details: "),
+        (("get_user_details", {}), "its gold action get_user_details: "),
+    ],
+)
+def test_gold_actions_that_are_no_calls_leave_their_task_out(
+    action: tuple[str, dict[str, Any]], why: str, tmp_path: Path
+) -> None:
+    source = open_tau(first(tmp_path, task(CANCEL), task(action)), ToolContext())
+    assert list(source.tasks) == ["tau-test-0"]
+    (left_out,) = source.selection.left_out
+    assert left_out.name == "tau-test-1"
+    assert left_out.reason.startswith(why)
+
+
+def test_a_gold_action_that_fails_is_passed_over(tmp_path: Path) -> None:
+    failing = ("cancel_pending_order", {"order_id": "#W2", "reason": "no longer needed"})
+    path = first(tmp_path, task(failing, CANCEL))
+    assert play(path, calling(*CANCEL), Reply("Done.")) == 1.0
+    assert play(path, calling(*failing), calling(*CANCEL), Reply("Done.")) == 1.0
+
+
+def test_what_is_a_domain_is_told_by_its_files(tmp_path: Path) -> None:
+    assert not is_domain(tmp_path)
+    assert is_domain(first(tmp_path, task(CANCEL)))
+    other = tmp_path / "other"
+    other.mkdir()
+    assert not is_domain(other)
+    assert is_domain(second(other, task2()))

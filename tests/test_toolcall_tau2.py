@@ -679,3 +679,13 @@ def test_where_a_model_plays_the_user_it_has_the_benchmarks_own_guidelines(tmp_p
     task = open_tau(folder, ToolContext(ToolCallEnvConfig(user="model"))).load("tau-7")
     assert task.instruction == "Hi, I need some help."
     assert dict(task.customer or {})["guidelines"] == "Be short."
+
+
+def test_where_the_user_has_to_act_too_there_is_no_solution(tmp_path: Path) -> None:
+    folder = telecom_folder(tmp_path)
+    played = open_tau(folder, ToolContext(ToolCallEnvConfig(user="model"))).load("tau-[data]off")
+    assert played.solution == ()
+    assert dict(played.customer or {})["instruction"] == "You are calm.\n\nYour data is off."
+    alone = open_tau(folder, ToolContext()).load("tau-[data]off")
+    assert alone.solution[0].calls == (Call("call-1", "toggle_data", "{}"),)
+    assert alone.customer is None
