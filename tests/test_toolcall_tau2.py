@@ -525,6 +525,25 @@ def test_no_text_of_a_conversation_is_a_control_token_to_the_judge() -> None:
     assert "It thanks." in content
 
 
+def test_a_judge_is_shown_the_conversation_and_the_numbered_assertions() -> None:
+    _, (request,) = judged(verdicts(True, True), said="Hello <b>.")
+    system, user = request["messages"]
+    assert (request["model"], request["temperature"]) == ("m", 0.0)
+    assert (system["role"], user["role"]) == ("system", "user")
+    assert '{"results": [{"number": 1, "reasoning"' in system["content"]
+    assert user["content"] == (
+        'Conversation:\n[{"user": "Hi"}, {"assistant": "Hello \\u003cb>."}]\n\n'
+        "Expectations:\n1. It greets.\n2. It thanks."
+    )
+
+
+def test_verdicts_go_by_their_numbers_in_any_order() -> None:
+    rows = [{"number": 2, "met": True}, {"number": 1, "met": False}]
+    with model_that_says(json.dumps({"results": rows})) as (options, _):
+        judge = AssertionJudge(Endpoint(options["user_base_url"], None), "m", 10.0)
+        assert judge.unmet((), ("a", "b")) == [1]
+
+
 def test_a_judge_has_a_name(tmp_path: Path) -> None:
     config = ToolCallEnvConfig(judge_base_url="http://127.0.0.1:1/v1")
     with pytest.raises(ConfigError, match=r"env\.judge_model"):
