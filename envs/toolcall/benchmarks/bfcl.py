@@ -339,7 +339,7 @@ def _first_inside(value: object) -> object:
     """A value as it is written in a call: of what an object lists by key, the first."""
     if isinstance(value, Mapping):
         return {
-            key: next((part for part in parts if part != MAY_BE_LEFT_OUT), "")
+            key: next(iter(parts), "")
             for key, parts in value.items()
             if MAY_BE_LEFT_OUT not in parts
         }
