@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -126,6 +127,61 @@ def test_what_was_refused_once_is_not_asked_again() -> None:
     refused = size_chars(cut.view(history(12)))
     cut.tighten(history(12))
     assert all(size_chars(cut.view(history(turns))) < refused for turns in range(12, 60))
+
+
+def test_a_cut_leaves_at_most_six_tenths_of_the_room() -> None:
+    assert size_chars(HeadTail(1000).view(history(24))) <= 980 == size_chars(history(24))
+    sent = HeadTail(1000).view(history(25))
+    assert 560 < size_chars(sent) <= 600
+    assert len(sent) == 2 + 2 * 13
+
+
+def test_one_turn_that_is_left_out_is_told_as_one() -> None:
+    whole = [SYSTEM, TASK, *turn(0), *turn(1), *turn(2, 400), *turn(3)]
+    sent = HeadTail(500).view(whole)
+    assert sent[5]["content"] == f"{turn(1)[1]['content']}\n\n(1 turn was left out here)"
+    assert sent[6:] == turn(3)
+
+
+def test_the_note_is_a_part_of_what_is_said_with_pictures() -> None:
+    image: Any = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    text: Any = {"type": "text", "text": "t" * 100}
+    seen: list[Message] = [
+        {"role": "assistant", "content": "look"}, {"role": "user", "content": [text, image]}
+    ]  # fmt: skip
+    sent = HeadTail(1000).view([SYSTEM, TASK, *seen * 12])
+    note = {"type": "text", "text": "(8 turns were left out here)"}
+    assert sent[5] == {"role": "user", "content": [text, image, note]}
+    assert seen[1]["content"] == [text, image]
+
+
+def test_calls_and_thoughts_count_as_what_they_are_written_as() -> None:
+    function: FunctionCall = {"name": "f", "arguments": "{}"}
+    calls: list[ToolCall] = [{"id": "a", "type": "function", "function": function}]
+    said: Any = {"role": "assistant", "content": "four", "reasoning_content": "thinking"}
+    assert size_chars([said]) == 12
+    both: Any = {**said, "tool_calls": calls}
+    assert size_chars([both]) == 12 + len(json.dumps(calls))
+    assert size_chars([{"role": "assistant", "content": None, "tool_calls": calls}]) == len(
+        json.dumps(calls)
+    )
+
+
+def test_one_refused_request_is_asked_again_sixteen_times_at_most() -> None:
+    cut = HeadTail(None)
+    halving = [turn(number, 1 << (24 - number)) for number in range(19)]
+    messages = [
+        SYSTEM,
+        TASK,
+        *turn(0, 16),
+        *turn(1, 16),
+        *(one for pair in halving for one in pair),
+    ]
+    cut.view(messages)
+    views = [cut.tighten(messages) for _ in range(17)]
+    assert [view is None for view in views] == [False] * 16 + [True]
+    cut.view(messages)
+    assert cut.tighten(messages) is not None  # another request
 
 
 def test_a_history_of_nothing_but_the_task_cannot_be_cut() -> None:
