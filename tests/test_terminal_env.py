@@ -304,3 +304,10 @@ def test_listed_tasks_travel_between_processes():
 )
 def test_an_observation_is_the_output_and_what_went_wrong(done, expected):
     assert observation_of(done) == expected
+
+
+@pytest.mark.parametrize("tasks", ["generated", "composed", "plain", "/my/tasks"])
+def test_without_images_an_episode_can_begin_at_once(tasks):
+    config = TerminalEnvConfig(tasks=tasks)
+    assert TerminalEnv.long_preparation(config) is None
+    TerminalEnv.prepare(config, lambda line: pytest.fail(line))
