@@ -1,5 +1,6 @@
 """Finding and filling cgroups, on folders that look like version 2 and on the real ones."""
 
+import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -165,8 +166,9 @@ def test_groups_that_no_process_may_join_are_not_used(tree, tmp_path):
     (own / "probe/pids.max").unlink()
     (own / "probe/pids.max").mkdir()
     assert open_cgroups(tree) is None
-    with pytest.raises(OSError, match="join a cgroup below"):
+    with pytest.raises(OSError, match="join a cgroup below") as refused:
         Cgroups(tree).open()
+    assert refused.value.errno == errno.EISDIR
     control.unlink()  # of a kernel it says what is handed down; here it is a file
     control.mkdir()
     assert open_cgroups(tree) is None
@@ -177,6 +179,34 @@ def test_a_launcher_whose_empty_folder_was_swept_has_it_again(tree, tmp_path):
     own = tmp_path / f"clawrl-{identity(os.getpid())}"
     assert (own / "7/cgroup.procs").read_text() == "0"
     assert (own / "cgroup.subtree_control").exists()
+
+
+def test_what_is_in_a_group_of_version_2_is_read_from_its_one_folder(tree, tmp_path):
+    cgroups, own = Cgroups(tree), tmp_path / f"clawrl-{identity(os.getpid())}"
+    (own / "7").mkdir(parents=True)
+    assert cgroups.processes("7") == []
+    (own / "7/cgroup.procs").write_text("12\n345\n")
+    assert cgroups.processes("7") == [12, 345]
+    assert not cgroups.remove("7")
+    (own / "7/cgroup.procs").unlink()
+    assert cgroups.remove("7")
+    assert cgroups.remove("7")  # what is gone is gone
+    (own / "8").mkdir()
+    cgroups.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_controllers_that_are_handed_down_are_memory_pids_and_cpu(tree, tmp_path):
+    own = tmp_path / f"clawrl-{identity(os.getpid())}"
+    os.mkfifo(tmp_path / "words")
+    own.mkdir()
+    (own / "cgroup.subtree_control").symlink_to(tmp_path / "words")
+    reader = os.open(tmp_path / "words", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        Cgroups(tree).open()
+        assert os.read(reader, 100) == b"+memory+pids+cpu"
+    finally:
+        os.close(reader)
 
 
 def test_folders_of_dead_launchers_are_swept_and_others_kept(tree, tmp_path):
