@@ -136,6 +136,12 @@ def test_a_cut_leaves_at_most_six_tenths_of_the_room() -> None:
     assert len(sent) == 2 + 2 * 13
 
 
+def test_what_fits_to_the_letter_is_not_cut_further() -> None:
+    sent = HeadTail(1000).view([*history(23), *turn(23, 69)])
+    assert size_chars(sent) == 600
+    assert "(11 turns were left out here)" in str(sent)
+
+
 def test_one_turn_that_is_left_out_is_told_as_one() -> None:
     whole = [SYSTEM, TASK, *turn(0), *turn(1), *turn(2, 400), *turn(3)]
     sent = HeadTail(500).view(whole)
