@@ -338,3 +338,52 @@ def test_tests_of_the_agents_that_cannot_be_removed_earn_nothing():
     earned, _ = grade(a_task(grader="bash /tests/test.sh", grader_files=files), sandbox, 5.0)
     assert earned.reward == 0.0
     assert earned.report == ("Test report: failed\n- the agent's own /pytest.ini cannot be removed")
+
+
+class Summing(MemorySandbox):
+    """A machine on which tests print a summary of pytest."""
+
+    summary = b""
+    done = ExecResult("", 0)
+
+    def successor(self):
+        heir = super().successor()
+        heir.summary, heir.done = self.summary, self.done
+        return heir
+
+    def exec(self, command, timeout_s):
+        done = super().exec(command, timeout_s)
+        if command.startswith("tail -c 2097152 /tmp/"):
+            log = command.split()[3]
+            assert command == f"tail -c 2097152 {log} > {log}.end"
+            assert f"\n( bash /tests/run.sh\n) > {log} 2>&1" in self.ran[-2]
+            self.files[f"{log}.end"] = self.summary
+        return self.done if "( bash /tests/run.sh" in command else done
+
+
+def summed(summary, done=ExecResult("", 0), expected=("test_a", "test_b")):  # noqa: B008
+    sandbox = Summing()
+    sandbox.summary, sandbox.done = summary, done
+    task = a_task(grader="bash /tests/run.sh", expected_tests=expected, grader_timeout_s=7.0)
+    return grade(task, sandbox, 5.0)[0]
+
+
+def test_tests_that_all_passed_by_pytest_s_summary_solve_a_task():
+    passed = b"PASSED t.py::test_a\nPASSED t.py::test_b[1]\n"
+    solved = summed(b"=== short test summary info ===\n" + passed)
+    assert (solved.reward, solved.report) == (1.0, "Test report: passed")
+    ended = summed(b"=== short test summary info ===\n" + passed, ExecResult("", 3))
+    assert ended.reward == 0.0
+    assert ended.report == "Test report: failed\n- the test script ended with exit code 3"
+    slow = summed(b"", ExecResult("", None, timed_out=True))
+    assert slow.report == "Test report: failed\n- the tests ran past 7 s"
+
+
+def test_of_tests_that_did_not_pass_ten_are_reported():
+    many = summed(
+        b"=== short test summary info ===\n", expected=tuple(f"test_{n}" for n in range(12))
+    )
+    assert many.reward == 0.0
+    assert many.report.count("\n- ") == 10
+    assert "test_9 did not run" in many.report
+    assert "test_10" not in many.report
