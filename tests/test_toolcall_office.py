@@ -369,3 +369,18 @@ def test_an_order_above_the_limit_of_who_has_no_manager_is_refused() -> None:
                                         "approver": approver}, 1.0)  # fmt: skip
     five = opened({**OFFICE, "items": {"I1": {"name": "lamp", "price": 100}}})
     five.call("order_item", {"item": "I1", "quantity": 5, "buyer": "P2"}, 1.0)
+
+
+def test_what_may_be_said_is_in_the_schemas() -> None:
+    said: dict[str, Any] = {}
+    for schema in TOOLS:
+        parameters: Any = schema["function"]["parameters"]
+        said |= parameters["properties"]
+        optional = set(parameters["properties"]) - set(parameters["required"])
+        assert optional == ({"approver"} if name_of(schema) == "order_item" else set())
+    number = {"type": "integer", "minimum": 1, "maximum": 10_000}
+    assert (said["quantity"], said["floor"]) == (number, number)
+    assert said["hour"] == {"type": "integer", "minimum": 8, "maximum": 17}
+    assert said["day"]["enum"] == ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"]
+    assert said["priority"]["enum"] == ["low", "normal", "high", "urgent"]
+    assert said["resolution"]["enum"] == ["answered", "declined", "fixed", "obsolete"]
