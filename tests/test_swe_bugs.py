@@ -376,6 +376,14 @@ def test_tests_that_are_left_out_are_named_up_to_three():
     assert note == "tests that fail at HEAD, left out: 3 (t::f0, t::f1, t::f2)"
 
 
+def test_a_test_fails_at_head_that_failed_in_the_first_run():
+    ends = ("FAILED", "SKIPPED")
+    told = Told(lambda number: ran(1, a="PASSED", x=ends[number - 1], y=ends[number - 2]))
+    baseline = measure(told, 9, lambda line: None)
+    assert baseline.passing == ("t::a",)
+    assert baseline.notes == ("tests that fail at HEAD, left out: 1 (t::x)",)
+
+
 def test_a_script_runs_the_tests_within_their_time():
     script = script_of("pytest -k 'a b'", 60)
     assert "export PYTEST_ADDOPTS='-rA --color=no --tb=auto'; " in script
