@@ -5,6 +5,7 @@ import os
 import sys
 import tarfile
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -226,7 +227,8 @@ ONE_FAILS = ran(a="FAILED", b="PASSED", c="FAILED")
     ],
 )  # fmt: skip
 def test_what_becomes_of_a_change_is_what_its_tests_say(tmp_path, result, reason, is_noticed):
-    suite, said = Told(result), []
+    said: list[Any] = []
+    suite = Told(result)
     made = maker(tmp_path, suite, {"a": [ADD]}, said=said)
     made.make(1, 1)
     attempt = made.attempts.by_name[ADD.name]
@@ -265,7 +267,7 @@ def test_five_sandboxes_that_fail_in_a_row_are_the_machine_s_doing(tmp_path):
 
 def test_one_stops_when_there_are_enough(tmp_path):
     many = {f"{n}": [Mutation("a.py", "add", f"{n}", Change(28, 29, f"- {n} -"))] for n in range(9)}
-    said = []
+    said: list[Any] = []
     made = maker(tmp_path, Told(ONE_FAILS), many, said=said)
     made.make(3, 2)
     assert said == [(1, 1), (2, 2), (3, 3), (4, 4)]
@@ -333,6 +335,10 @@ def test_why_a_change_is_no_bug_is_told_with_its_function(tmp_path):
     )
 
 
+def measured(suite: Any, limit_s: int, say: Any) -> Baseline:
+    return measure(suite, limit_s, say)
+
+
 PASS = ran(0, a="PASSED", b="PASSED")
 
 
@@ -352,34 +358,35 @@ PASS = ran(0, a="PASSED", b="PASSED")
 )  # fmt: skip
 def test_a_repository_whose_tests_tell_nothing_is_refused(result, why):
     with pytest.raises(ConfigError, match=why):
-        measure(Told(result), 9, lambda line: None)
+        measured(Told(result), 9, lambda line: None)
 
 
 def test_tests_are_measured_twice_and_given_five_times_as_long():
-    said, suite = [], Told(lambda number: SuiteRun(PASS.statuses, None, "", 10.1 * number))
-    baseline = measure(suite, 300, said.append)
+    said: list[str] = []
+    suite = Told(lambda number: SuiteRun(PASS.statuses, None, "", 10.1 * number))
+    baseline = measured(suite, 300, said.append)
     assert baseline == Baseline(("t::a", "t::b"), (), 101)
     assert suite.asked == [("", 300)] * 2
     assert said == [
         "running the tests as they are, 1 of 2",
         "running the tests as they are, 2 of 2",
     ]
-    assert measure(Told(PASS), 300, said.append).limit_s == 20
+    assert measured(Told(PASS), 300, said.append).limit_s == 20
 
 
 def test_tests_that_are_left_out_are_named_up_to_three():
     failing = {f"f{n}": "FAILED" for n in range(4)}
-    (note,) = measure(Told(ran(1, a="PASSED", **failing)), 9, lambda line: None).notes
+    (note,) = measured(Told(ran(1, a="PASSED", **failing)), 9, lambda line: None).notes
     assert note == "tests that fail at HEAD, left out: 4 (t::f0, t::f1, t::f2, ...)"
     del failing["f3"]
-    (note,) = measure(Told(ran(1, a="PASSED", **failing)), 9, lambda line: None).notes
+    (note,) = measured(Told(ran(1, a="PASSED", **failing)), 9, lambda line: None).notes
     assert note == "tests that fail at HEAD, left out: 3 (t::f0, t::f1, t::f2)"
 
 
 def test_a_test_fails_at_head_that_failed_in_the_first_run():
     ends = ("FAILED", "SKIPPED")
     told = Told(lambda number: ran(1, a="PASSED", x=ends[number - 1], y=ends[number - 2]))
-    baseline = measure(told, 9, lambda line: None)
+    baseline = measured(told, 9, lambda line: None)
     assert baseline.passing == ("t::a",)
     assert baseline.notes == ("tests that fail at HEAD, left out: 1 (t::x)",)
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -234,7 +235,8 @@ class Alike:
     def __eq__(self, other):
         return True
 
-    __hash__ = None
+    def __hash__(self):
+        return 0
 
 
 def honest():
@@ -263,6 +265,7 @@ class Ran:
         if isinstance(made, Exception):
             raise made
         text = re.search(r"<<'(END_OF_FILE_\w+)'\n(.*?)\1", script, re.DOTALL)
+        assert text is not None
         names = made()
         exec(text[2], names)
         self.runs.append((is_gold, text[2]))
@@ -283,12 +286,16 @@ def passes(test):
     return True
 
 
+def told_apart(ran: Any) -> frozenset[str]:
+    return require_twins_fail(ran, Patch())
+
+
 ALL = frozenset({"t.py::test_one", "t.py::test_two", "t.py::test_old"})
 
 
 def test_a_right_patch_tells_every_test_from_its_twin():
     ran = Ran(an_instance())
-    assert require_twins_fail(ran, Patch()) == ALL
+    assert told_apart(ran) == ALL
     assert len(ran.runs) == 4
     functions = [re.split(r"\n(?=def )", text.rstrip("\n")) for _, text in ran.runs]
     originals = re.split(r"\n(?=def )", TESTS.rstrip("\n"))
@@ -306,38 +313,38 @@ def test_as_many_pairs_are_run_as_a_test_has_expectations_up_to_five():
             test_files={"t.py": test}, fail_to_pass=("t.py::test_one",), pass_to_pass=()
         )
         ran = Ran(instance)
-        assert require_twins_fail(ran, Patch()) == {"t.py::test_one"}
+        assert told_apart(ran) == {"t.py::test_one"}
         assert len(ran.runs) == runs
 
 
 def test_a_patch_that_passes_whatever_is_expected_fails():
     with pytest.raises(PatchFails, match=r"does not follow from what it expects: t\.py::test_"):
-        require_twins_fail(Ran(an_instance(), forging), Patch())
+        told_apart(Ran(an_instance(), forging))
     with pytest.raises(PatchFails, match="does not follow"):
-        require_twins_fail(Ran(an_instance(), PatchFails("they hang")), Patch())
+        told_apart(Ran(an_instance(), PatchFails("they hang")))
     with pytest.raises(PatchFails, match="does not follow"):
-        require_twins_fail(Ran(an_instance(), lambda: {"f": str, "g": str}), Patch())
+        told_apart(Ran(an_instance(), lambda: {"f": str, "g": str}))
 
 
 def test_what_deviates_with_the_gold_patch_too_is_no_fault_of_the_patch():
     ran = Ran(an_instance(patch=GOLD), forging, forging)
-    assert require_twins_fail(ran, Patch()) == ALL
+    assert told_apart(ran) == ALL
     assert [is_gold for is_gold, _ in ran.runs].count(False) == 4
     after = [one for one in pairwise(ran.runs) if one[1][0]]
     assert after
     for own, gold in after:
         assert (own[0], own[1]) == (False, gold[1])
     with pytest.raises(PatchFails):
-        require_twins_fail(Ran(an_instance(patch=GOLD), forging, honest), Patch())
+        told_apart(Ran(an_instance(patch=GOLD), forging, honest))
     unread = Ran(an_instance(patch="--- a/x\n+++ b/x\n"), forging, forging)
     with pytest.raises(PatchFails):
-        require_twins_fail(unread, Patch())
+        told_apart(unread)
     assert not any(is_gold for is_gold, _ in unread.runs)
 
 
 def test_where_no_test_has_a_twin_nothing_is_run():
     ran = Ran(an_instance(test_files={"t.py": "x = 1\n"}))
-    assert require_twins_fail(ran, Patch()) == frozenset()
+    assert told_apart(ran) == frozenset()
     assert ran.runs == []
 
 
@@ -357,8 +364,8 @@ def test_files_that_an_instance_does_not_have_are_asked_of_a_sandbox_once():
                            fail_to_pass=("t.py::test_one", "u.py::test_u"))  # fmt: skip
     ran = Ran(instance)
     for _ in range(2):
-        assert require_twins_fail(ran, Patch()) == {"t.py::test_one", "t.py::test_old"}
+        assert told_apart(ran) == {"t.py::test_one", "t.py::test_old"}
     assert ran.asked == [["t.py", "u.py"]]
     other = Ran(replace(instance, eval_script=SCRIPT + ":\n"))
-    require_twins_fail(other, Patch())
+    told_apart(other)
     assert other.asked == ran.asked

@@ -261,7 +261,8 @@ def apart(reward, **changes):
         machines[-1].reward = reward
         return machines[-1]
 
-    machines, left = [], MemorySandbox()
+    machines: list[Verifying] = []
+    left = MemorySandbox()
     fields = {"verifier": MachineSpec(workdir="/check"), "reward_files": REWARDS, **changes}
     task = a_task(grader="bash /tests/test.sh", **fields)
     earned, still_open = grade(task, left, 5.0, Machines(Sandboxes.of({}, opened)))

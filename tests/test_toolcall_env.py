@@ -243,7 +243,7 @@ def test_a_call_reaches_the_toolset_whose_tool_it_is_by_its_own_name_there():
 
 
 def test_a_call_that_fails_keeps_the_arguments_it_was_made_with():
-    clerk = Clerk(ToolFailure("no such order"))
+    clerk: Any = Clerk(ToolFailure("no such order"))
     clerk.tools = lambda: [tool("pay", "", {"x": {"type": "integer"}})]
     (made,) = toolbox.Toolbox({"clerk": clerk}, None).carry_out([Call("1", "pay", '{"x": 1}')], 1.0)
     assert (made.failed, made.arguments) == (True, {"x": 1})
