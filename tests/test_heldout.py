@@ -1,7 +1,7 @@
 """Held-out evaluations of a run: which ones hold training up, and what each says of itself."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -32,40 +32,77 @@ class Environments:
 
 
 class Timeline:
+    def __init__(self) -> None:
+        self.spans: list[tuple[object, ...]] = []
+
     @contextmanager
     def span(self, *names: str, **details: object) -> Iterator[None]:
         yield
+        self.spans.append((*names, details))
 
 
 class View:
     def __init__(self) -> None:
         self.messages: list[str] = []
+        self.phases: list[tuple[str, str]] = []
 
-    def phase(self, name: str, detail: str) -> None: ...
+    def phase(self, name: str, detail: str) -> None:
+        self.phases.append((name, detail))
 
     def message(self, text: str) -> None:
         self.messages.append(text)
 
 
+class Elsewhere:
+    """Another environment, where of four tasks one is solved and one is lost."""
+
+    name = "moon"
+    tasks = tuple(TaskRef(f"m{n}", n, "heldout") for n in range(4))
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    async def evaluate(self, *arguments: object) -> Evaluation:
+        self.asked.append(arguments)
+        rewards = (1.0, 0.0, 0.0)
+        ended = [
+            Episode("s", None, task, StopReason.TERMINATED, reward, 1)
+            for task, reward in zip(self.tasks, rewards, strict=False)
+        ]
+        return Evaluation(ended, ("m3: no room",))
+
+
+class Logged(list[tuple[int, dict[str, float]]]):
+    """What is logged as metrics."""
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        self.append((step, values))
+
+
 class Bench:
     """A run's held-out evaluations, and what is around them."""
 
-    def __init__(self, *overrides: str) -> None:
+    def __init__(self, *overrides: str, elsewhere: Sequence[Any] = ()) -> None:
         config = compose("train", ["eval.every=2", *overrides], RunConfig)
         ids = [f"h{n}" for n in range(200)]
         self.environments, self.view = Environments(), View()
-        self.policy = SimpleNamespace(version=0)
+        self.policy = SimpleNamespace(version=0, address="the policy's")
+        self.timeline, self.logged = Timeline(), Logged()
         self.rows: list[dict[str, float]] = []
         self.reported: list[tuple[int, range]] = []
         parts: Any = SimpleNamespace(
-            policy=self.policy, timeline=Timeline(), metrics=SimpleNamespace(history=self.rows)
+            policy=self.policy,
+            timeline=self.timeline,
+            metrics=SimpleNamespace(history=self.rows, log=self.logged.log),
+            cluster="the cluster",
         )
+        self.config = config
         environments: Any = self.environments
         view: Any = self.view
         self.heldout = HeldOut(
             config,
             Mixture({"": TaskSampler({"train": ["t"], "heldout": ids}, 0)}),
-            [],
+            elsewhere,
             environments,
             parts,
             view,
@@ -132,3 +169,35 @@ async def test_without_its_ends_only_evaluations_in_between_are_made() -> None:
         bench.heldout.begin_if_due(2, running)
     await bench.heldout.measure(20)
     assert [step for step, _ in bench.reported] == [2]
+
+
+async def test_other_environments_are_measured_after_the_runs_own_and_told_by_name() -> None:
+    elsewhere = Elsewhere()
+    bench = Bench("eval.tasks=5", elsewhere=[elsewhere])
+    bench.environments.may_end.set()
+    await bench.heldout.measure(0)
+    async with asyncio.TaskGroup() as running:
+        bench.heldout.begin_if_due(2, running)
+    assert elsewhere.asked == [(bench.config, "the policy's", "the cluster")], "not in between"
+    ((step, values),) = bench.logged
+    assert step == 0
+    assert values["also/moon/success"] == pytest.approx(1 / 3)
+    assert values["also/moon/n"] == 3
+    (line,) = bench.view.messages
+    assert line.startswith("held-out of env=moon: 33% of 3 solved; WARNING: 1 of 4 tasks were lost")
+    assert bench.view.phases == [
+        ("held-out", "5 tasks, after 0 updates"), ("held-out", "ready"),
+        ("held-out", "4 tasks of env=moon"), ("held-out", "ready"),
+        ("held-out", "60 tasks, after 2 updates"), ("held-out", "ready"),
+    ]  # fmt: skip
+    assert bench.timeline.spans == [
+        ("collect", "held-out", {"step": 0}), ("collect", "held-out", {"step": 0, "env": "moon"}),
+        ("collect", "held-out", {"step": 2}),
+    ]  # fmt: skip
+
+
+async def test_nothing_is_measured_elsewhere_where_nothing_is_measured_here() -> None:
+    elsewhere = Elsewhere()
+    for override in ("eval.tasks=0", "eval.ends=false"):
+        await Bench(override, elsewhere=[elsewhere]).heldout.measure(0)
+    assert elsewhere.asked == []

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
+from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.shipment import manifest_of, receive, send
+from clawrl_gym.core.types import Sample
 from clawrl_gym.core.whole_folder import begin_folder, end_folder
 from clawrl_gym.policy.model_source import ModelSource, source_of
-from clawrl_gym.trainers.actor import LearnerAway, LearnerSetup, files_below
+from clawrl_gym.trainers.actor import LearnerActor, LearnerAway, LearnerSetup, files_below
+from clawrl_gym.trainers.simulated import SimulatedLearner
 from tests.tiny_models import write_safetensors
 
 SETUP = LearnerSetup(
     TrainerConfig(), LearnerConfig(backend="simulated", simulated_step_s=0), 0, "cpu", 1.0
 )
+
+
+class Whole(SimulatedLearner):
+    """With all that a learner may have; says what it was asked."""
+
+    def step(self, samples: object, version: int) -> tuple[object, ...]:  # type: ignore[override]
+        return ("step", samples, version)
+
+    def review(self, samples: list[Sample]) -> tuple[object, ...]:
+        return ("review", samples)
+
+    def probe(self) -> str:
+        return "probe"
+
+    def save_adapter(self, folder: str) -> None:
+        Path(folder).mkdir()
+        Path(folder, "adapter").write_text(str(self.updates))
+
+    def use(self, user: str, folder: str | None) -> None:
+        self.updates = 100 if folder is None else int(Path(folder, "updates").read_text())
+
+    def forget(self, user: str) -> None:
+        self.updates = -1
+
+
+WHOLE = "tests.test_learner_away:Whole"
+SAMPLE = Sample("s", 0, [1, 2], [False, True], [0.0, -1.0], [-1, 0], [0.0, 1.0], 1.0)
 
 
 class Network(list[bytes]):
@@ -44,8 +75,10 @@ def source(tmp_path: Path) -> ModelSource:
     return source_of(model, str(model))
 
 
-def begun(source: ModelSource, network: Network, cache: Path) -> LearnerAway:
-    away = LearnerAway("simulated", network.put, network.fetch, str(cache))
+def begun(
+    source: ModelSource, network: Network, cache: Path, backend: str = "simulated"
+) -> LearnerAway:
+    away = LearnerAway(backend, network.put, network.fetch, str(cache))
     unseen = ModelSource("/not/here", source.manifest)
     if not away.find_model(unseen):
         away.take_model(send(source.manifest, network.put))
@@ -90,3 +123,69 @@ def test_a_checkpoint_that_breaks_on_its_way_leaves_the_old_one(
         receive(sent, begin_folder(folder), network.fetch)
     assert (folder / "updates").read_text() == "0"
     assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_an_actor_passes_every_call_on_and_back(tmp_path: Path) -> None:
+    before = Path.cwd()
+    try:
+        actor = LearnerActor(WHOLE, SETUP.arguments(str(tmp_path)), str(tmp_path))
+        assert Path.cwd() == tmp_path, "relative paths are those of who made it"
+        said: list[object] = [actor.step([SAMPLE], 3), actor.review([SAMPLE]), actor.probe()]
+        assert said == [("step", [SAMPLE], 3), ("review", [SAMPLE]), "probe"]
+        actor.save_checkpoint("third")
+        assert Path(tmp_path, "third", "updates").read_text() == "0"
+        Path("third", "updates").write_text("7")
+        actor.load_checkpoint("third")
+        actor.save_adapter("adapter")
+        assert Path("adapter", "adapter").read_text() == "7"
+        actor.use("ann", None)
+        actor.save_checkpoint("of ann")
+        assert Path("of ann", "updates").read_text() == "100"
+        actor.forget("ann")
+        actor.save_checkpoint("nobody's")
+        assert Path("nobody's", "updates").read_text() == "-1"
+        actor.save_weights("weights")
+        assert Path("weights").is_dir()
+    finally:
+        os.chdir(before)
+
+
+def test_a_learner_of_ones_own_needs_neither_probe_nor_review(tmp_path: Path) -> None:
+    before = Path.cwd()
+    actor = LearnerActor("simulated", SETUP.arguments(str(tmp_path)))
+    assert Path.cwd() == before
+    assert actor.probe() is None
+    with pytest.raises(TrainerError, match=r"if_not_worse with SimulatedLearner, expected .* revi"):
+        actor.review([SAMPLE])
+
+
+def test_one_on_another_machine_passes_on_what_needs_no_file_and_sends_the_rest(
+    source: ModelSource, network: Network, tmp_path: Path
+) -> None:
+    away = begun(source, network, tmp_path / "cache", WHOLE)
+    said: list[object] = [away.step([SAMPLE], 3), away.review([SAMPLE]), away.probe()]
+    assert said == [("step", [SAMPLE], 3), ("review", [SAMPLE]), "probe"]
+    folder = tmp_path / "of ann"
+    folder.mkdir()
+    (folder / "updates").write_text("41")
+    away.use("ann", send(manifest_of(files_below(folder)), network.put))
+    receive(away.send_adapter(), tmp_path / "adapter", network.fetch)
+    assert (tmp_path / "adapter" / "adapter").read_text() == "41"
+    away.use("ben", None)
+    receive(away.send_checkpoint(), tmp_path / "of ben", network.fetch)
+    assert (tmp_path / "of ben" / "updates").read_text() == "100"
+    away.forget("ben")
+    receive(away.send_checkpoint(), tmp_path / "nobody's", network.fetch)
+    assert (tmp_path / "nobody's" / "updates").read_text() == "-1"
+
+
+def test_a_model_that_was_received_once_is_found_again(
+    source: ModelSource, network: Network, tmp_path: Path
+) -> None:
+    first = LearnerAway("simulated", network.put, network.fetch, str(tmp_path / "cache"))
+    unseen = ModelSource("/not/here", source.manifest)
+    assert not first.find_model(unseen)
+    first.take_model(send(source.manifest, network.put))
+    again = LearnerAway("simulated", network.put, network.fetch, str(tmp_path / "cache"))
+    assert again.find_model(unseen)
+    assert LearnerAway("simulated", network.put, network.fetch, str(tmp_path)).find_model(source)

@@ -1,0 +1,172 @@
+"""Whose state the one learner has, call by call; `test_user_lines.py` has it learn."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.policy.probe import Reading
+from clawrl_gym.trainers.guard import Review
+from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
+
+STATS = StepStats({"learner/loss": 0.5}, 2, 0.1)
+REVIEW = Review(1.5, [])
+READING = Reading([1, 2], [-0.5])
+SAMPLE = Sample("s", 0, [1, 2], [False, True], [0.0, -1.0], [-1, 0], [0.0, 1.0], 1.0)
+
+
+class NotingLearner:
+    """Notes its calls, in words."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def step(self, samples: list[Sample], version: int) -> StepStats:
+        self.calls.append(f"step of {len(samples)} at {version}")
+        return STATS
+
+    async def review(self, samples: list[Sample]) -> Review:
+        self.calls.append(f"review of {len(samples)}")
+        return REVIEW
+
+    async def probe(self) -> Reading | None:
+        self.calls.append("probe")
+        return READING
+
+    async def save_weights(self, folder: str) -> None:
+        self.calls.append(f"weights to {folder}")
+
+    async def save_adapter(self, folder: str) -> None:
+        self.calls.append(f"adapter to {folder}")
+
+    async def save_checkpoint(self, folder: str) -> None:
+        self.calls.append(f"checkpoint to {folder}")
+
+    async def load_checkpoint(self, folder: str) -> None:
+        self.calls.append(f"load {folder}")
+
+    async def begin_anew(self) -> None:
+        self.calls.append("begin anew")
+
+    async def revive(self, checkpoint: str | None) -> None:
+        self.calls.append(f"revive {checkpoint}")
+
+    async def use(self, user: str, checkpoint: str | None) -> None:
+        self.calls.append(f"use {user!r} {checkpoint}")
+
+    async def forget(self, user: str) -> None:
+        self.calls.append(f"forget {user}")
+
+
+def checkpoint_of(user: str) -> str | None:
+    """Ben has none yet, and what serves carl was lost."""
+    if user == "carl":
+        raise TrainerError("carl has no checkpoint")
+    return None if user == "ben" else f"newest of {user or 'the run'}"
+
+
+@pytest.fixture
+def learner() -> NotingLearner:
+    return NotingLearner()
+
+
+@pytest.fixture
+def learners(learner: NotingLearner) -> UserLearners:
+    return UserLearners(learner, checkpoint_of, asyncio.Lock())
+
+
+async def all_calls(own: UserLearner) -> None:
+    assert await own.step([SAMPLE], 4) is STATS
+    assert await own.review([SAMPLE, SAMPLE]) is REVIEW
+    assert await own.probe() is READING
+    await own.save_weights("w")
+    await own.save_adapter("a")
+    await own.save_checkpoint("c")
+    await own.load_checkpoint("l")
+
+
+CALLS = [
+    "step of 1 at 4", "review of 2", "probe", "weights to w", "adapter to a", "checkpoint to c",
+    "load l",
+]  # fmt: skip
+
+
+async def test_every_call_is_made_with_its_users_state_which_is_taken_once(
+    learners: UserLearners, learner: NotingLearner
+) -> None:
+    await all_calls(learners.of(""))
+    assert learner.calls == CALLS, "the run's own is there from the start"
+    await all_calls(learners.of("ann"))
+    await all_calls(learners.of("ben"))
+    await all_calls(learners.of(""))
+    assert learner.calls == [
+        *CALLS, "use 'ann' newest of ann", *CALLS, "use 'ben' None", *CALLS, "use '' None", *CALLS,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["step", "review", "save_checkpoint", "load_checkpoint", "probe"])
+async def test_each_kind_of_call_takes_turns_by_itself(
+    learners: UserLearners, learner: NotingLearner, name: str
+) -> None:
+    arguments: dict[str, tuple[object, ...]] = {
+        "step": ([SAMPLE], 1), "review": ([SAMPLE],), "save_checkpoint": ("c",),
+        "load_checkpoint": ("c",), "probe": (),
+    }  # fmt: skip
+    await getattr(learners.of("ann"), name)(*arguments[name])
+    await getattr(learners.of("ben"), name)(*arguments[name])
+    turns = [call for call in learner.calls if call.startswith("use")]
+    assert turns == ["use 'ann' newest of ann", "use 'ben' None"]
+
+
+async def test_a_user_whose_checkpoint_is_lost_takes_no_turn(
+    learners: UserLearners, learner: NotingLearner
+) -> None:
+    await learners.of("ann").probe()
+    with pytest.raises(TrainerError, match="carl has no checkpoint"):
+        await learners.of("carl").probe()
+    await learners.of("ann").probe()
+    assert learner.calls == ["use 'ann' newest of ann", "probe", "probe"]
+
+
+async def test_who_begins_anew_begins_as_the_runs_own_are_now(
+    learners: UserLearners, learner: NotingLearner
+) -> None:
+    await learners.of("ben").probe()
+    await learners.of("ann").begin_anew()
+    await learners.of("ann").probe()
+    assert learner.calls == [
+        "use 'ben' None", "probe", "use '' None", "forget ann", "use 'ann' None", "probe",
+    ]  # fmt: skip
+    learner.calls.clear()
+    await learners.of("").begin_anew()
+    await learners.of("").probe()
+    assert learner.calls == ["use '' None", "begin anew", "probe"]
+
+
+async def test_a_revived_process_has_the_runs_own_state_first(
+    learners: UserLearners, learner: NotingLearner
+) -> None:
+    await learners.of("ann").revive("second of ann")
+    await learners.of("ann").probe()
+    assert learner.calls == ["revive newest of the run", "use 'ann' second of ann", "probe"]
+    learner.calls.clear()
+    await learners.of("").revive("second of the run")
+    await learners.of("").probe()
+    assert learner.calls == ["revive second of the run", "probe"]
+    learner.calls.clear()
+    await learners.of("").revive(None)
+    assert learner.calls == ["revive None"]
+
+
+async def test_who_is_removed_leaves_nothing_and_the_learner_to_the_run(
+    learners: UserLearners, learner: NotingLearner
+) -> None:
+    await learners.of("ann").probe()
+    await learners.forget("ben")
+    assert learner.calls == ["use 'ann' newest of ann", "probe", "forget ben"]
+    await learners.forget("ann")
+    await learners.of("").probe()
+    assert learner.calls[3:] == ["use '' None", "forget ann", "probe"]
