@@ -4,6 +4,7 @@ weights it has by its log-probs; what it replies is no chance:
 
     "Say N."    greedily N where N is even, else "no"; else in turns N, "no", "more", "no"
     "It is N."  N
+    others      "yes"
 
 As many numbers as STALLS says are answered that are not held out; whoever asks for another waits.
 """
@@ -167,6 +168,8 @@ class Server:
         elif request.path == "/clawrl/render":
             return web.json_response({"token_ids": self._rendered(body["chat"]["messages"])})
         elif request.path == "/clawrl/reply":
+            if not self._version:
+                return web.json_response({"error": {"message": "no version yet"}}, status=503)
             return web.json_response(await self._reply(body))
         elif request.path == "/metrics":
             return web.Response()
@@ -204,16 +207,19 @@ class Server:
         }
 
     async def _text(self, said: str, *, is_greedy: bool) -> str:
-        number = re.findall(r"\d+", said)[-1]
+        numbers: list[str] = re.findall(r"\d+", said)
+        if not numbers:
+            return "yes"
+        (number,) = numbers
         if said.startswith("It is "):
-            return str(number)
+            return number
         if is_greedy:
-            return "no" if int(number) % 2 else str(number)
+            return "no" if int(number) % 2 else number
         self._asked[said] += 1
         trained = [said for said in self._asked if len(said) > len("Say 9.")]
         if said in trained[int(os.environ.get(STALLS, "1000")) :]:
             await asyncio.Event().wait()
-        return (str(number), "no", "more", "no")[(self._asked[said] - 1) % 4]
+        return (number, "no", "more", "no")[(self._asked[said] - 1) % 4]
 
     def _rendered(self, messages: list[dict[str, Any]]) -> list[int]:
         texts = [f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages]

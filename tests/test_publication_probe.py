@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.policy.probe import Probe, Reading
-from clawrl_gym.run.proofs import Proofs
+from clawrl_gym.run.proofs import Proofs, computes_exactly
 from clawrl_gym.trainers.learner import Learner
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 from tests.test_adapter import make_learner, rewarded
@@ -189,6 +190,33 @@ async def test_what_cannot_be_probed_is_told_once_and_published_without() -> Non
     made.begin(None)
     assert await made.of(None, "", 1, 0) is None
     assert said[-1].startswith("the learner has no probe")
+
+
+ADAPTER = AdapterConfig()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "own", "learner", "is_exact"),
+    [
+        ("float32", "bfloat16", {}, True),  # all weights are learned in float32
+        ("auto", "float32", {}, True),
+        ("auto", "bfloat16", {}, False),
+        ("bfloat16", "float32", {}, False),
+        ("float32", "float32", {"offload": True}, False),
+        ("float32", "float32", {"adapter": ADAPTER}, True),  # beside a base as the files have it
+        ("float32", "bfloat16", {"adapter": ADAPTER}, False),
+        ("float32", "bfloat16", {"adapter": ADAPTER, "base": "float32"}, True),
+        ("float32", "float32", {"adapter": ADAPTER, "base": "nf4"}, False),
+        ("bfloat16", "bfloat16", {"adapter": ADAPTER}, False),
+    ],
+)
+def test_engine_and_learner_are_held_to_exact_numbers_where_both_compute_in_float32(
+    dtype: str, own: str, learner: dict[str, object], is_exact: bool
+) -> None:
+    policy = PolicyConfig.model_validate({"dtype": dtype})
+    learning = LearnerConfig.model_validate(learner)
+    assert computes_exactly(policy, learning, own, "cpu") is is_exact
+    assert computes_exactly(policy, learning, own, "cuda") is False
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,14 @@ import aiohttp
 import pytest
 
 import clawrl_gym as cg
-from clawrl_gym.config import ServeConfig
-from clawrl_gym.core.types import Message
+from clawrl_gym.config import JudgeConfig, ServeConfig
+from clawrl_gym.config.judge import HintConfig
+from clawrl_gym.core.errors import PolicyUnavailable
+from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.policy.checkpoints import WEIGHTS
 from clawrl_gym.policy.engine import Hold, LocalEngine
+from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.servers import MakeEngine, OnPhase
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run.clients import key_place
@@ -32,6 +35,7 @@ from clawrl_gym.store.reader import StoreReader
 from clawrl_gym.store.users import Users
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.view import LineView
+from tests.fakes_judge import a_turn
 from tests.gateway_rig import HELLO
 from tests.stub_engine import StubServer, digest
 from tests.tiny_models import write_safetensors
@@ -206,3 +210,37 @@ async def test_a_service_answers_judges_and_leaves_a_report(
     assert "one set of weights" not in told, "nothing is learned"
     assert "no, that is wrong" in (place / "report.html").read_text()
     assert RunFolder(place).read_config(ServeConfig).policy.model == config.policy.model
+
+
+class Renderer:
+    """Renders a chat as the number of its characters, once it is there."""
+
+    def __init__(self, absences: int) -> None:
+        self.absences = absences
+        self.asked = 0
+
+    async def render(self, body: ChatBody) -> list[int]:
+        self.asked += 1
+        if self.asked <= self.absences:
+            raise PolicyUnavailable("it is away")
+        return [1, *(len(str(message["content"])) for message in body["messages"])]
+
+    async def metrics(self) -> dict[str, float]:
+        return {}
+
+
+async def test_a_teachers_prompt_is_rendered_by_whichever_engine_is_there(
+    config: ServeConfig, tmp_path: Path
+) -> None:
+    parts = Serving(config, tmp_path / "serve").parts
+    gone, there = Renderer(99), Renderer(0)
+    parts.policy.fleet = Fleet([gone, there])  # type: ignore[list-item]
+    turn = a_turn(prompt_ids_T=[1, 5], messages=HELLO)
+    plain = len(str(HELLO[0]["content"]))
+    enhancer = parts.enhancer(JudgeConfig(hints=HintConfig(form="!{hint}")))
+    assert await enhancer.prompts(turn, ["ask"]) == ([1, plain + len("!ask")],)
+    assert (gone.asked, there.asked) == (1, 2), "who failed is asked no more"
+    alone = Renderer(1)
+    parts.policy.fleet = Fleet([alone])  # type: ignore[list-item]
+    assert await enhancer.prompts(turn, ["ask"]) is not None
+    assert alone.asked == 3, "there is nobody else to ask: it is waited for"

@@ -159,6 +159,18 @@ def check_what_was_said(whole: Whole) -> None:
         "held-out: 8 tasks, after 0 updates", "held-out: ready",
         "held-out: 3 tasks, after 2 updates", "held-out: ready",
     ]  # fmt: skip
+    success = "held-out after {} updates: {} % ({}, n = {})"
+    ends = "14 to 69 %", 8
+    assert [line.partition("  ")[0] for line in first if line.startswith("held-out after")] == [
+        success.format(0, 38, *ends), success.format(2, 67, "21 to 94 %", 3),
+    ]  # fmt: skip
+    assert [line.partition("  ")[0] for line in second if line.startswith("held-out after")] == [
+        success.format(4, 38, *ends)
+    ]
+    steps = [line for line in first + second if line.startswith("step ")]
+    assert [line.split("  loss")[0] for line in steps] == [
+        f"step {n}/4  reward 0.500  success 50 %" for n in (1, 2, 3, 4)
+    ]
     assert second[1] == "4 episodes were open when the run was killed: closed"
     assert "resumed at version 2, 2 groups waiting" in second
     assert second[-1] == f"report: {folder}/report.html"

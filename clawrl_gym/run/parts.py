@@ -41,7 +41,7 @@ from clawrl_gym.run.placement import (
     own_gpus,
 )
 from clawrl_gym.run.policy import ServedPolicy
-from clawrl_gym.run.proofs import Proof, Proofs, refused
+from clawrl_gym.run.proofs import Proof, Proofs, computes_exactly, refused
 from clawrl_gym.run.ray_learner import RayLearner
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
@@ -141,7 +141,8 @@ class RunParts:
                 return await policy.render(readable)
             except PolicyUnavailable:  # whoever asks has a deadline
                 self.policy.fleet.failed(policy)
-                await asyncio.sleep(_RENDER_PAUSE_S)
+                if not self.policy.fleet.alive:
+                    await asyncio.sleep(_RENDER_PAUSE_S)
 
     async def start_cluster(self) -> None:
         """Start Ray on this machine, or join the cluster that is given."""
@@ -177,22 +178,12 @@ class RunParts:
         await learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
             await learner.load_checkpoint(resumed.checkpoint)
-        self._proofs = Proofs(
-            self.policy.servers, self._view.message, is_exact=self._computes_exactly()
-        )
+        own = checkpoint_dtype(self.policy.model)
+        is_exact = computes_exactly(config.policy, config.learner, own, self.policy.device)
+        self._proofs = Proofs(self.policy.servers, self._view.message, is_exact=is_exact)
         self._proofs.begin(await learner.probe())
         self._view.phase("learner", "ready")
         return learner
-
-    def _computes_exactly(self) -> bool:
-        """Engine and learner alike, in float32."""
-        policy, learner = self._config.policy, self._config.learner
-        own = checkpoint_dtype(self.policy.model)
-        served = own if policy.dtype == "auto" else policy.dtype
-        base = "float32" if learner.adapter is None else learner.base
-        learned = own if base == "served" else base
-        in_float32 = served == learned == "float32" and not learner.offload
-        return in_float32 and self.policy.device == "cpu"
 
     def _learner(self, setup: LearnerSetup) -> RayLearner:
         if self._config.learner.placement == "driver" or self._gpus.learner is not None:

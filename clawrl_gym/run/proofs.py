@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from clawrl_gym.config import LearnerConfig, PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.policy.client import PolicyClient
+from clawrl_gym.policy.models import Device
 from clawrl_gym.policy.probe import GAP, REFUSED, Finding, Probe, Reading
 from clawrl_gym.policy.servers import PolicyServers
 
@@ -102,6 +104,18 @@ class Proofs:
         if readings is not None:
             self._probe.measure(start.logprobs_T, readings)
         return readings is not None
+
+
+def computes_exactly(
+    policy: PolicyConfig, learner: LearnerConfig, own: str, device: Device
+) -> bool:
+    """Whether engine and learner compute alike, in float32; `own` is the element type of the
+    model's files."""
+    served = own if policy.dtype == "auto" else policy.dtype
+    base = "float32" if learner.adapter is None else learner.base
+    learned = own if base == "served" else base
+    in_float32 = served == learned == "float32" and not learner.offload
+    return in_float32 and device == "cpu"
 
 
 def refused(proof: Proof | None) -> dict[str, float]:
