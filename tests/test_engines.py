@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
+from clawrl_gym.policy.adapters import Adapter
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine_host import EngineHost
 from clawrl_gym.run import engines
 from clawrl_gym.run.engine_actor import Lost
-from clawrl_gym.run.engines import RemoteEngine
+from clawrl_gym.run.engines import ClusterEngines, RemoteEngine
 from clawrl_gym.run.placement import EngineNeeds
 from tests.stub_engine import StubServer, digest
 from tests.test_engine_host import HERE, Network, served
@@ -32,8 +33,11 @@ class Node:
         self._network = network
         self.processes: list[NearProcess] = []
         self.refuses: ConfigError | None = None
+        self.dies_at_once = False
+        self.needs: list[EngineNeeds] = []
 
     def spawn(self, config: PolicyConfig, key: str, needs: EngineNeeds) -> NearProcess:
+        self.needs.append(needs)
         host = EngineHost(
             config,
             "key",
@@ -44,6 +48,8 @@ class Node:
             news_s=0.05,
         )
         self.processes.append(NearProcess(host, f"node {len(self.processes) + 1}", self.refuses))
+        if self.dies_at_once:
+            self.processes[-1].kill()
         return self.processes[-1]
 
 
@@ -102,21 +108,31 @@ class Rig:
         (model / "config.json").write_text('{"max_position_embeddings": 4096}')
         self.first = write_safetensors(model / "model.safetensors", 9)
         self.phases: list[str] = []
-        self.held = 0
+        self.nodes: list[str] = []
+        self.held = self.asked = 0
+        self._depot = Depot(model, str(model), folder / "depot", network.put)
         self.engine = RemoteEngine(
             PolicyConfig.model_validate(config),
             self._needs,
-            Depot(model, str(model), folder / "depot", network.put),
-            folder / "vllm.log",
+            self._depot,
+            folder / "logs" / "vllm.log",
             self.phases.append,
             self._hold,
             spawn=self.node.spawn,
+            on_node=self.nodes.append,
             admit=self._admit,
             silent_s=silent_s,
             refused_pause_s=0.01,
         )
         self.other_versions: set[str] = set()
         """Names of nodes that have them."""
+
+    def engines(self) -> ClusterEngines:
+        """As a run makes them."""
+        return ClusterEngines(
+            PolicyConfig(), self._depot, self._folder / "logs", self._needs,
+            spawn=self.node.spawn, admit=self._admit,
+        )  # fmt: skip
 
     async def publish(self, version: int) -> Path:
         weights = write_safetensors(self._folder / f"{version}.safetensors", 9, version)
@@ -137,6 +153,7 @@ class Rig:
             raise ConfigError("it has ray 1.0, expected ray 2.0")
 
     async def _needs(self) -> EngineNeeds:
+        self.asked += 1
         return EngineNeeds({"engine": 1.0}, 0)
 
     @contextmanager
@@ -167,7 +184,69 @@ async def test_an_engine_serves_its_model_then_every_version(tmp_path: Path) -> 
         weights = await rig.publish(1)
         assert await served(rig.engine.base_url) == (1, digest(weights))
         assert rig.held == 1
+        assert rig.phases[:2] == ["waiting for a node", "on the node node 1"]
+        assert rig.nodes == ["id of node 1"]
+        await until((tmp_path / "logs" / "vllm.log").exists)
     assert not rig.engine.alive
+    assert rig.node.processes[0].is_dead
+    assert rig.phases.count("ready") == 1, "what it tells is told once"
+    assert (tmp_path / "logs" / "vllm.log").read_text().count("the stub starts") == 1
+
+
+async def test_weights_stay_on_both_sides_until_they_are_settled(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    async with watched(rig):
+        await rig.publish(1)
+        weights = await rig.publish(2)
+        first = rig.engine.of_version(1)
+        assert first.exists()
+        await rig.engine.settle()
+        here = rig.engine.of_version(2) / "model.safetensors"
+        assert here.read_bytes() == weights.read_bytes()
+        assert not first.exists()
+        (there,) = (tmp_path / "node").glob("engines/*/*/v*")
+        assert there.name == "v2"
+
+
+async def test_an_engine_on_a_node_takes_no_adapter(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    adapter = Adapter("", 1, tmp_path)
+    with pytest.raises(PolicyError, match=r"merged weights alone: policy.serve=weights"):
+        await rig.engine.load_adapter(adapter)
+    await rig.engine.unload_adapter(adapter)
+
+
+async def test_one_whose_process_ends_while_it_starts_says_so(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.node.dies_at_once = True
+    with pytest.raises(PolicyError, match="process ended while it started: the actor died"):
+        await rig.engine.start(0, None)
+    assert not rig.engine.alive
+    assert rig.node.processes[0].is_dead
+
+
+async def test_the_engines_of_a_run_have_logs_of_their_own_and_ask_once_what_they_need(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    engines = rig.engines()
+    made = [engines(at, rig.phases.append, nullcontext) for at in range(2)]
+    placed = asyncio.create_task(engines.a_node())
+    await asyncio.sleep(0)
+    assert not placed.done()
+    for engine in made:
+        await engine.start(0, None)
+    assert await placed == "id of node 1", "a first one is enough"
+    assert await engines.a_node() == "id of node 2"
+    assert rig.asked == 1
+    assert rig.node.needs == [EngineNeeds({"engine": 1.0}, 0)] * 2
+    assert len({engine.key for engine in made}) == 2
+    logs = [tmp_path / "logs" / name for name in ("vllm.log", "vllm-1.log")]
+    await until(lambda: all(log.exists() for log in logs))
+    for engine in made:
+        await engine.stop()
+    for process in rig.node.processes:
+        await process.end()
 
 
 async def test_one_that_dies_is_begun_again_with_what_has_become_current(tmp_path: Path) -> None:
@@ -221,10 +300,17 @@ async def test_a_silent_one_is_not_waited_for_and_catches_up_when_it_is_heard_ag
     tmp_path: Path,
 ) -> None:
     rig = Rig(tmp_path, silent_s=0.5)
+    closed: list[bool] = []
+
+    async def close() -> None:
+        closed.append(rig.engine.alive)
+
+    rig.engine.when_lost(close)
     async with watched(rig) as watching:
         (process,) = rig.node.processes
         process.heard.clear()
         await until(lambda: not rig.engine.alive)
+        await until(lambda: closed == [False])  # whoever waits for its answers asks elsewhere
         with pytest.raises(PolicyUnavailable, match="node 1 has not been heard of"):
             rig.engine.base_url  # noqa: B018
         await rig.publish(1)

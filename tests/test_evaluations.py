@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,13 +18,22 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Answer, Episode, StopReason, TaskRef, Transcript
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.evaluation.comparison import compare_evaluations
-from clawrl_gym.evaluation.figures import read_result
+from clawrl_gym.evaluation.figures import data_of, read_result
 from clawrl_gym.evaluation.pairs import pairs_of
 from clawrl_gym.evaluation.record import EvaluationRecord, each_attempt
-from clawrl_gym.evaluation.settings import settings_of
+from clawrl_gym.evaluation.settings import read_settings, settings_of
 from clawrl_gym.run.regrade import Change, Regrading, regrade
+from tests.guess_env import GuessEnv
 
 CONFIG = EvaluateConfig(env=GymEnvConfig(target="tests.guess_env:GuessEnv", max_turns=3))
+
+
+class SlowEnv(GuessEnv):
+    """Takes its time at the first answer."""
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.3)
+        return super().step(action)
 
 
 def episode_of(seed: int, *replies: str, stop: StopReason = StopReason.TERMINATED) -> Episode:
@@ -181,10 +192,88 @@ async def test_an_episode_that_would_not_be_the_same_is_not_graded(tmp_path: Pat
     assert (len(regrading.after.measured), len(regrading.after.lost)) == (3, 3)
 
 
+@pytest.mark.parametrize("stop", [StopReason.CONTEXT, StopReason.AGENT_FAULT])
+async def test_an_episode_that_the_context_or_the_policy_ended_ends_there_again(
+    tmp_path: Path, stop: StopReason
+) -> None:
+    ended = replace(episode_of(3, "more", stop=stop), reward=0.0, error="it was refused")
+    transcript = ended.transcript
+    assert transcript is not None
+    seen = ["Say 3.", "It is 3."]
+    ended = replace(ended, transcript=replace(transcript, observations=seen))
+    folder = evaluation(tmp_path / "a", [episode_of(2, "2"), ended])
+    regrading = await regrade(folder)
+    assert (regrading.graded, regrading.failures, regrading.changes) == (2, (), ())
+    again = {one.episode.task.seed: one.episode for one in each_attempt(tmp_path / "a-regraded")}
+    assert again[3].stop_reason is stop
+    assert (again[3].turns, again[3].reward) == (1, 0.0)
+
+
+async def test_what_is_graded_again_costs_what_it_did_and_says_where_it_is_from(
+    tmp_path: Path,
+) -> None:
+    folder = evaluation(tmp_path / "a", [replace(episode_of(3, "more", "3"), duration_s=71.0)])
+    said: list[tuple[str, str]] = []
+    await regrade(folder, on_phase=lambda *phase: said.append(phase))
+    assert [part for part, _ in said] == ["environments", "regrade"]
+    assert "held-out tasks are other seeds" in said[0][1]
+    assert said[1] == ("regrade", "1 episodes")
+    (again,) = each_attempt(tmp_path / "a-regraded")
+    (before,) = each_attempt(folder)
+    assert again.episode == before.episode, "all of it, time and tokens too"
+    settings = read_settings(tmp_path / "a-regraded")
+    assert settings.regraded_from == str(folder)
+    assert len(settings.starts) == len(read_settings(folder).starts) + 1
+    assert read_result(tmp_path / "a-regraded").is_complete
+    data = json.loads((tmp_path / "a-regraded" / "evaluation.json").read_text())
+    assert data == json.loads(json.dumps(data_of(read_result(tmp_path / "a-regraded"))))
+    for path in (tmp_path / "a-regraded").iterdir():
+        assert path.stat().st_mode & 0o077 == 0, "its owner's alone"
+
+
+async def test_an_attempt_that_was_made_again_is_graded_once_by_its_newest_end(
+    tmp_path: Path,
+) -> None:
+    folder = evaluation(tmp_path / "a", [episode_of(3, "?"), episode_of(3, "3")])
+    regrading = await regrade(folder)
+    assert regrading.graded == 1
+    (again,) = each_attempt(tmp_path / "a-regraded")
+    assert again.episode.reward == 1.0
+
+
+async def test_a_replay_that_takes_too_long_is_no_grade(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = CONFIG.model_dump()
+    values["rollout"] |= {"episode_timeout_s": 0.05}
+    values["env"]["target"] = "tests.test_evaluations:SlowEnv"
+    settings = settings_of(EvaluateConfig.of(values), 1, None)
+    record = EvaluationRecord.open(tmp_path / "a", replace(settings, weights="w"))
+    record.ended(None, episode_of(3, "3"))
+    record.close()
+    regrading = await regrade(tmp_path / "a")
+    assert regrading.graded == 0
+    assert regrading.failures[0].startswith("seed 3: the replay took too long: ")
+
+
+async def test_what_others_say_in_an_episode_cannot_be_asked_again(tmp_path: Path) -> None:
+    talk = EvaluateConfig.of(
+        {"env": {"type": "conversation", "user": "model", "user_base_url": "http://127.0.0.1:1/v1"}}
+    )
+    record = EvaluationRecord.open(tmp_path / "a", settings_of(talk, 1, None))
+    record.ended(None, episode_of(3, "3"))
+    record.close()
+    with pytest.raises(ConfigError, match=r"comes from a model or from other servers"):
+        await regrade(tmp_path / "a")
+
+
 async def test_what_cannot_be_graded_again_is_told(tmp_path: Path) -> None:
     folder = evaluation(tmp_path / "a", solving(0))
-    with pytest.raises(ConfigError, match=r"expected a new folder: --out"):
-        await regrade(folder, folder)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    for out in (folder, tmp_path / "taken"):
+        with pytest.raises(ConfigError, match=r"expected a new folder: --out"):
+            await regrade(folder, out)
     with pytest.raises(ConfigError, match=r"holds no evaluation"):
         await regrade(tmp_path)
     empty = evaluation(tmp_path / "empty", [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,11 @@ import yaml
 from clawrl_gym import serve, train
 from clawrl_gym.config import RunConfig, ServeConfig
 from clawrl_gym.config.compose import compose, groups_of, split_search_path
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError, ConfigErrors
 from clawrl_gym.run.configure import load_config
 from clawrl_gym.run.others import other_envs
-from clawrl_gym.run.sweep import RunOutcome, plan_sweep, run_sweep, table
+from clawrl_gym.run.sweep import RunOutcome, check_sweep, plan_sweep, run_sweep, table
+from tests.waiting import until
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_sweep_run.py")))
 
@@ -102,6 +104,9 @@ def test_copies_of_a_sweeps_checkpoints_are_below_its_name(tmp_path: Path) -> No
         (["seed=1,2", "run.dir=x"], "run.dir= together with --multirun"),
         (["seed=1,x"], "seed: got 'x'"),
         (["judge=rule,nope"], r"got judge='nope'.*expected one of .*rule"),
+        (["seed=1,2", "resume=x"], "resume= together with --multirun"),
+        (["--config", "x.yaml", "seed=1,2"], "got --config together with --multirun"),
+        (["seed=1,2", "trainer.steps=[1"], r"cannot read 'trainer.steps=\[1'; expected KEY=VALUE"),
     ],
 )
 def test_a_wrong_sweep_is_told_before_the_first_run(arguments: list[str], message: str) -> None:
@@ -115,6 +120,7 @@ async def test_runs_follow_one_another_and_one_that_fails_stops_no_other(
     arguments = ["seed=1,2,3", f"run.root={tmp_path}", "run.name=s"]
     assert await run_sweep(arguments, FAKE) == 1
     lines = capfd.readouterr().out.splitlines()
+    assert lines[:3] == [f"run {n} of 3: seed={n} in {tmp_path}/s/seed={n}" for n in (1, 2, 3)]
     assert [line.split()[:2] for line in lines[-3:]] == [
         ["seed=1", "0"], ["seed=2", "3"], ["seed=3", "0"],
     ]  # fmt: skip
@@ -123,6 +129,50 @@ async def test_runs_follow_one_another_and_one_that_fails_stops_no_other(
     assert await run_sweep(arguments, FAKE) == 1
     starts = [(tmp_path / "s" / f"seed={at}" / "starts").read_text() for at in (1, 2)]
     assert starts == ["begun\n", "begun\nbegun\n"], "what ended well is not run again"
+    capfd.readouterr()
+    assert await run_sweep(["seed=1,3", *arguments[1:]], FAKE) == 0
+    done = [tmp_path / "s" / f"seed={at}" / "done" for at in (1, 2, 3)]
+    assert [mark.exists() for mark in done] == [True, False, True]
+    assert [line.split()[1] for line in capfd.readouterr().out.splitlines()[-2:]] == ["0", "0"]
+
+
+async def test_a_sweep_that_is_stopped_stops_its_run_in_order_and_says_how_to_go_on(
+    tmp_path: Path,
+) -> None:
+    mark = tmp_path / "mark"
+    program = (
+        "import pathlib, sys, time; mark = pathlib.Path(sys.argv[1]); mark.write_text('begun')\n"
+        "try: time.sleep(600)\n"
+        "except KeyboardInterrupt: mark.write_text('stopped in order')"
+    )
+    arguments = ["seed=1,2", f"run.root={tmp_path}", "run.name=s"]
+    sweep = asyncio.create_task(run_sweep(arguments, (sys.executable, "-c", program, str(mark))))
+    await until(lambda: sweep.done() or (mark.exists() and mark.read_text()))
+    sweep.cancel()
+    with pytest.raises(asyncio.CancelledError) as stopped:
+        await sweep
+    assert mark.read_text() == "stopped in order"
+    assert "the same command with run.name=s keeps what is done" in "".join(stopped.value.__notes__)
+    assert not (tmp_path / "s").exists()
+
+
+async def test_all_that_is_wrong_with_any_run_is_told_before_the_first_one(tmp_path: Path) -> None:
+    arguments = [
+        "seed=1,2", "learner.lr=1e-3", "policy.max_model_len=200000", f"run.root={tmp_path}",
+        "run.name=s",
+    ]  # fmt: skip
+    with pytest.raises(ConfigErrors) as told:
+        await run_sweep(arguments, FAKE)
+    assert len(told.value.lines) == 2
+    for n, line in enumerate(told.value.lines, 1):
+        assert line.startswith(f"seed={n}: ")
+        assert "policy.max_model_len=200000" in line
+    assert not (tmp_path / "s").exists()
+    runs = plan_sweep(arguments)
+    runs[0].folder.mkdir(parents=True)
+    with pytest.raises(ConfigErrors) as rest:
+        check_sweep(runs)
+    assert [line[:8] for line in rest.value.lines] == ["seed=2: "], "one that began says it itself"
 
 
 def test_the_command_shows_a_sweep_and_others_refuse_it(
@@ -130,7 +180,11 @@ def test_the_command_shows_a_sweep_and_others_refuse_it(
 ) -> None:
     arguments = ["-m", "seed=1,2", "dry_run=true", f"run.root={tmp_path}", "run.name=s"]
     assert train.main(arguments) == 0
-    assert capsys.readouterr().out.count("seed=") >= 4
+    folder = tmp_path / "s" / "seed="
+    assert capsys.readouterr().out.splitlines() == [
+        f"{folder}{n}: run.root={tmp_path} run.name=s seed={n} run.dir='{folder}{n}'"
+        for n in (1, 2)
+    ]
     assert serve.main(["--multirun", "seed=1,2"]) == 2
     assert "expected clawrl_gym.train --multirun" in capsys.readouterr().err
 
