@@ -276,6 +276,7 @@ async def test_a_node_that_joins_with_another_version_takes_no_engine(tmp_path: 
         await until(lambda: len(rig.node.processes) == 4)
         weights = await rig.publish(1)
         await rig.until_served(1, weights)
+        assert [process.is_dead for process in rig.node.processes] == [True, True, True, False]
     refused = [line for line in rig.phases if "takes no engine" in line]
     assert refused == [
         "the node node 2 takes no engine: it has ray 1.0, expected ray 2.0; waiting for another "

@@ -15,6 +15,7 @@ from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Decision, Guard
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from tests.waiting import until
 
 
 def sample() -> Sample:
@@ -320,6 +321,7 @@ class Serving:
         self.updates: asyncio.Queue[Update] = asyncio.Queue()
         self.published: list[int] = []
         self.refused: set[int] = set()
+        self.asked = 0
         self.timeline = Timeline(folder)
         self.loop = TrainLoop(
             LearnerConfig(keep_checkpoints=3),
@@ -332,6 +334,7 @@ class Serving:
         )
 
     async def _next_batch(self, number: int, version: int) -> Batch:
+        self.asked += 1
         return await self.batches.get()
 
     async def _publish(self, version: int) -> Publication:
@@ -348,8 +351,11 @@ class Serving:
         self._running = asyncio.create_task(self.loop.run(0, 10_000))
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    def stop(self) -> None:
         self._running.cancel()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
         with pytest.raises(asyncio.CancelledError):
             await self._running
         self.timeline.close()
@@ -383,6 +389,26 @@ async def test_the_way_back_waits_for_one_update_at_most(tmp_path: Path) -> None
         assert await serving.loop.return_to(1) <= 4
         while (await serving.updates.get()).version < 52:
             pass
+
+
+async def test_who_wants_to_go_back_as_a_batch_comes_does_so_after_it(tmp_path: Path) -> None:
+    async with Serving(tmp_path, FakeLearner([])) as serving:
+        await serving.update()
+        await until(lambda: serving.asked == 2)
+        serving.batches.put_nowait(Batch(0, 1, [sample()], 1))
+        assert await serving.loop.return_to(1) == 3
+        assert [(await serving.updates.get()).batch.groups for _ in range(2)] == [1, 0]
+
+
+async def test_who_waits_to_go_back_when_the_run_ends_is_told(tmp_path: Path) -> None:
+    async with Serving(tmp_path, FakeLearner([])) as serving:
+        await serving.update()
+        serving.batches.put_nowait(Batch(0, 1, [sample()], 1))
+        wishes = [asyncio.create_task(serving.loop.return_to(1)) for _ in range(2)]
+        await asyncio.sleep(0)
+        serving.stop()
+        ended = await asyncio.gather(*wishes, return_exceptions=True)
+    assert [(type(error), str(error)) for error in ended] == [(TrainerError, "the run ended")] * 2
 
 
 async def test_what_a_run_began_with_comes_back(tmp_path: Path) -> None:
