@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,7 @@ ODD = (
     '<tool_call>{"arguments": {"action": "back"}}</tool_call>',
     '<tool_call>```json\n{"name": "back"}\n```</tool_call>',
     '<tool_call>```{"name": "back"}```</tool_call>',
+    "click([1, 2], coordinate=[3, 4])", 'terminate("success", status="failure")',
     '<tool_call>{"name": "back"}</tool_call><tool_call>{"name": "done"}</tool_call>',
 )  # fmt: skip
 
@@ -193,30 +195,30 @@ def tools() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, object]:
+def golden() -> dict[str, Any]:
     return dict(json.loads(FILE.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_written_with_a_name_asks_for_what_it_did(
-    name: str, golden: dict[str, dict[str, str]]
+    name: str, golden: dict[str, Any]
 ) -> None:
     assert written(name) == golden["names"][name]
 
 
-def test_odd_replies_ask_for_what_they_did(golden: dict[str, list[list[str]]]) -> None:
+def test_odd_replies_ask_for_what_they_did(golden: dict[str, Any]) -> None:
     assert [in_text(text) for text in ODD] == golden["odd"]
 
 
-def test_actions_are_written_as_they_were(golden: dict[str, list[str]]) -> None:
+def test_actions_are_written_as_they_were(golden: dict[str, Any]) -> None:
     assert [format_action(action) for action in ACTIONS] == golden["actions"]
 
 
-def test_keys_have_the_names_that_they_had(golden: dict[str, list[str]]) -> None:
+def test_keys_have_the_names_that_they_had(golden: dict[str, Any]) -> None:
     assert [keys_of(text) for text in KEYS] == golden["keys"]
 
 
-def test_the_tool_is_said_to_a_model_as_it_was(golden: dict[str, list[str]]) -> None:
+def test_the_tool_is_said_to_a_model_as_it_was(golden: dict[str, Any]) -> None:
     assert tools() == golden["tools"]
 
 

@@ -242,9 +242,7 @@ def _value(piece: str) -> Argument:
             raise _Unread(f'got {piece[:80]}, expected one text in quotes, those in it as \\"')
         return _unescaped(piece[len(quote[0]) : -len(quote[0])])
     if piece[:1] in ("[", "(") and piece.endswith(_CLOSING[piece[0]]):
-        inside = _pieces(piece + _CLOSING[piece[0]], 1) if piece[0] == "(" else None
-        pieces = inside[1] if inside else _pieces(piece[:-1] + ")", 1)[1]
-        return list(_values(pieces)[0])
+        return list(_values(_pieces(piece[:-1] + ")", 1)[1])[0])
     if not piece or piece[0] in "{<" or "\n" in piece:
         raise _Unread(f"got {piece[:80]!r}, expected a number, a word, or a text in quotes")
     return Bare(piece)
