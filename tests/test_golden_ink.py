@@ -17,11 +17,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.attempt import Attempt
 from clawrl_gym.envs.gui.observation import Element, View
 from clawrl_gym.envs.gui.overlay import Overlay, fitted, wrapped
-from clawrl_gym.envs.gui.picture import drawn, label_place, marked
+from clawrl_gym.envs.gui.picture import annotated, drawn, label_place, marked, opened
+from clawrl_gym.envs.gui.storyboard import EpisodeOutcome, FilmFrame, draw_storyboard
 
 FILE = Path(__file__).parent / "fixtures" / "golden" / "ink.json"
 SIZE, SMALL = (160, 120), (80, 60)
@@ -137,6 +139,94 @@ SHAPES: Mapping[str, Callable[[], Image.Image]] = {
 }
 
 
+def page(width: int, height: int, *blocks: tuple[int, int, int, int]) -> bytes:
+    """A white page with dark blocks."""
+    picture = Image.new("RGB", (width, height), "#ffffff")
+    for block in blocks:
+        picture.paste("#203050", block)
+    written = io.BytesIO()
+    picture.save(written, "JPEG", quality=95)
+    return written.getvalue()
+
+
+CLICKED, BROKEN = Attempt(CLICK), Attempt(GuiAction("click", id=2), "it is covered")
+SOLVED = EpisodeOutcome(1.0, "Test report: passed", 1, 0)
+REPORT = "\n\nfailed\nthe first line\n\n" + "of many words " * 20 + "\nlast\n" * 5
+BLANK = View("", "", ())
+
+
+def frames(*ones: FilmFrame | tuple[Attempt, ...], jpeg: bytes | None = None) -> list[FilmFrame]:
+    """Of attempts on one page, numbered."""
+    return [
+        one if isinstance(one, FilmFrame) else FilmFrame(number, jpeg, PAGE, one)
+        for number, one in enumerate(ones, 1)
+    ]
+
+
+def many(count: int, wide: int, tall: int = 800) -> bytes:
+    """Frames without pictures."""
+    blank = [FilmFrame(number, None, BLANK) for number in range(count)]
+    return draw_storyboard("many", (wide, tall), blank, SOLVED)
+
+
+STORYBOARDS: Mapping[str, Callable[[], bytes]] = {
+    "captions": lambda: draw_storyboard(
+        "what is done " * 40,
+        (400, 300),
+        frames(
+            (), (CLICKED,), (CLICKED, BROKEN), (CLICKED,) * 4, (BROKEN,) * 5, (CLICKED,) * 7,
+            FilmFrame(123, page(400, 300), BLANK, (), "no action"),
+            FilmFrame(8, b"broken", BLANK, (CLICKED,), "no more"),
+            FilmFrame(0, page(400, 300), BLANK, (BROKEN,), "nothing of it is said"),
+            jpeg=page(400, 300, (10, 10, 200, 30), (60, 100, 160, 200)),
+        ),
+        EpisodeOutcome(0.25, REPORT, 12, 3),
+    ),
+    "two columns": lambda: draw_storyboard(
+        "title",
+        (1300, 900),
+        frames((CLICKED,), (BROKEN,), jpeg=page(2600, 1800, (30, 40, 1700, 300))),
+        EpisodeOutcome(None, "not\nshown", 2, 0),
+    ),
+    "written far down": lambda: draw_storyboard(
+        "title",
+        (800, 600),
+        frames((CLICKED,), jpeg=page(800, 600, (20, 20, 30, 500), (20, 20, 740, 40))),
+        SOLVED,
+    ),
+    "clicked and dragged far": lambda: draw_storyboard(
+        "title",
+        (900, 700),
+        frames(
+            (Attempt(GuiAction("click", x=500, y=640)),),
+            (Attempt(GuiAction("drag", x=10, y=10, to_x=880, to_y=20)),),
+            jpeg=page(900, 700, (0, 0, 90, 90)),
+        ),
+        EpisodeOutcome(0.0, "", 2, 1),
+    ),
+    "to the edge": lambda: draw_storyboard(
+        "title",
+        (600, 400),
+        frames((CLICKED,), jpeg=page(600, 400, (0, 0, 600, 399), (0, 399, 595, 400))),
+        SOLVED,
+    ),
+    "captioned": lambda: annotated(page(900, 60), [BROKEN] * 3, PAGE, (900, 60)),
+    "captioned at length": lambda: annotated(page(640, 60), [BROKEN] * 6, PAGE, (640, 60)),
+    "twelve": lambda: many(12, 1300),
+    "thirteen": lambda: many(13, 1300),
+    "wide enough": lambda: many(3, 1234),
+    "not wide enough": lambda: many(3, 1232),
+    "flat": lambda: many(1, 4000, 0),
+}  # fmt: skip
+
+
+def in_colour(jpeg: bytes) -> Image.Image:
+    picture = Image.open(io.BytesIO(jpeg)).convert("RGB")
+    return picture.resize(
+        (max(1, picture.width // 10), max(1, picture.height // 10)), Image.Resampling.BOX
+    )
+
+
 def _little() -> Image.Image:
     ink = Overlay(60, 30)
     ink.stamp("DONE", INK)
@@ -182,6 +272,27 @@ def test_a_shape_is_drawn_as_it_was(name: str) -> None:
     assert max(abs(one - other) for one, other in pairs) <= _MOST_APART
 
 
+@pytest.mark.parametrize("name", STORYBOARDS)
+def test_a_storyboard_is_drawn_as_it_was(name: str) -> None:
+    golden = json.loads(FILE.read_text())["storyboards"][name]
+    jpeg = STORYBOARDS[name]()
+    assert list(Image.open(io.BytesIO(jpeg)).size) == golden["size"]
+    pairs = zip(in_colour(jpeg).tobytes(), unpacked(golden["picture"]), strict=True)
+    assert max(abs(one - other) for one, other in pairs) <= _MOST_APART
+
+
+def test_a_picture_of_too_many_pixels_is_not_read() -> None:
+    small_one = page(16, 16)
+    size = small_one.index(b"\xff\xc0") + 5
+    for side, refused in ((6_400, True), (2, False)):
+        said = small_one[:size] + side.to_bytes(2, "big") * 2 + small_one[size + 4 :]
+        if refused:
+            with pytest.raises(EnvError, match="expected a page's"):
+                opened(said)
+        else:
+            assert opened(said).size == (side, side)
+
+
 def test_labels_are_placed_and_texts_are_cut_as_they_were() -> None:
     golden = json.loads(FILE.read_text())
     assert json.dumps(places()).encode() == unpacked(golden["places"])
@@ -191,6 +302,13 @@ def test_labels_are_placed_and_texts_are_cut_as_they_were() -> None:
 if __name__ == "__main__":
     written = {
         "shapes": {name: packed(small(shape())) for name, shape in SHAPES.items()},
+        "storyboards": {
+            name: {
+                "size": Image.open(io.BytesIO(jpeg)).size,
+                "picture": packed(in_colour(jpeg).tobytes()),
+            }
+            for name, jpeg in ((name, draw()) for name, draw in STORYBOARDS.items())
+        },
         "places": packed(json.dumps(places()).encode()),
         "texts": texts(),
     }

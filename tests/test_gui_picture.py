@@ -142,13 +142,25 @@ def test_captions_speak_of_names() -> None:
             GuiAction("scroll", direction="up"), GuiAction("press", keys="Enter"),
             GuiAction("done"),
             GuiAction("give_up", text="no pens"), GuiAction("wait", seconds=2),
-            GuiAction("switch_tab", tab=2),
+            GuiAction("switch_tab", tab=2), GuiAction("drag", x=1, y=2, to_x=30.4, to_y=4),
+            GuiAction("drag", to_id=2), GuiAction("select", id=1, text="red"),
+            GuiAction("select", text="red"), GuiAction("press", id=1, keys="a"),
+            GuiAction("type", text="a"), GuiAction("scroll", x=5, y=6), GuiAction("goto", text="a"),
+            GuiAction("new_tab"), GuiAction("close_tab"), GuiAction("close_tab", tab=0),
+            GuiAction("answer"), GuiAction("answer", text="a"), GuiAction("click", x=5),
+            GuiAction("click"), GuiAction("click", id=0),
         )
     ]  # fmt: skip
     assert captions == [
         "click “Find”", "type “pens” into “Search”", "click at 3, 4", "double click [77]",
         "drag “Search” to “Find”", "scroll up", "press Enter", "done", "give up “no pens”",
-        "wait 2 s", "switch tab 2",
+        "wait 2 s", "switch tab 2", "drag 1, 2 to 30, 4",
+        "drag to “Find”", "select “red” in “Search”",
+        "select “red”", "press a in “Search”",
+        "type “a”", "scroll down at 5, 6", "goto a",
+        "new tab", "close tab", "close tab 0",
+        "answer", "answer “a”", "click",
+        "click", "click [0]",
     ]  # fmt: skip
 
 

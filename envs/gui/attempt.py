@@ -46,9 +46,10 @@ def _objects(action: GuiAction, view: View) -> list[str]:
         case "press":
             return [action.keys, f"in {where}" if where else ""]
         case "scroll":
-            return [action.direction, f"in {where}" if where else ""]
+            return [action.direction, where if action.id is None else f"in {where}"]
         case "drag":
-            return [where, "to", _place(action.to_id, action.to_x, action.to_y, view)]
+            end = _place(action.to_id, action.to_x, action.to_y, view)
+            return [where.removeprefix("at "), "to", end.removeprefix("at ")]
         case "wait":
             return [f"{action.seconds:g} s"]
         case "goto" | "new_tab":

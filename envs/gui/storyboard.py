@@ -161,7 +161,8 @@ def _outcome_card(outcome: EpisodeOutcome, tile: int) -> Picture:
     lines = [(" · ".join(small), _INK)]
     lines += [(words, _DIM) for words in _missing(outcome.report, tile - 42)]
     if outcome.hidden:
-        lines.append((f"{outcome.hidden} more frames are not shown", _DIM))
+        frames = "frame is" if outcome.hidden == 1 else "frames are"
+        lines.append((f"{outcome.hidden} more {frames} not shown", _DIM))
     card = Image.new("RGB", (tile, 96 + _LINE * len(lines) + _PAD), _PAPER)
     draw = ImageDraw.Draw(card)
     draw.text((28, 52), word, _colour_of(outcome), font(44), "lm")
