@@ -92,6 +92,8 @@ def panels() -> dict[str, list[str]]:
             panel = TRAINING.panel(_training(), width, height)
             drawn[f"training {width} {height}"] = _drawn(panel, width)
         drawn[f"serving {width}"] = _drawn(SERVING.panel(_serving(), width), width)
+    for height in (31, 32):
+        drawn[f"training 30 {height}"] = _drawn(TRAINING.panel(_training(), 30, height), 30)
     for name, state in _moments().items():
         layout = SERVING if name.startswith("serving") else TRAINING
         drawn[name] = _drawn(layout.panel(state, 80, 40), 80)
@@ -239,6 +241,11 @@ def _moments() -> dict[str, RunState]:
         state.take_step(step, {"train/reward": 0.5})
         state.end_phases()
         state.closed = True
+    healthy = RunState("runs/x", 4)
+    healthy.begin("training", "4 updates")
+    for step, reward in enumerate((-0.5, 0.25, 2.0), 1):
+        healthy.take_step(step, {"train/reward": reward, "rollout/in_flight": 3.0})
+    healthy.begin("training", "ready")
     quiet, learning, ended = RunState("runs/serve"), _serving(), _serving()
     learning.begin("learning", "idle with 3 samples")
     learning.take({"ready/flush_s": 1e9, "judge/hinted": 0.5, "judge/agreement": 0.25})
@@ -246,7 +253,8 @@ def _moments() -> dict[str, RunState]:
     ended.closed = True
     return {
         "training, starting": starting, "training, the first": first, "training, mixed": mixed,
-        "training, stopped": stopped, "training, done": done, "training, nothing": RunState("x", 3),
+        "training, healthy": healthy, "training, stopped": stopped, "training, done": done,
+        "training, nothing": RunState("x", 3),
         "serving, quiet": quiet, "serving, learning": learning, "serving, ended": ended,
     }  # fmt: skip
 
