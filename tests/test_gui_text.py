@@ -87,6 +87,18 @@ def test_a_bar_that_stays_does_not_hide_what_was_scrolled_to():
     assert 'link "item number 50" [50]' in lines_shown
 
 
+def test_where_nothing_is_in_sight_the_nearest_lines_are_shown_and_where_the_others_are():
+    above = render(view(*[link(n, n * 30 - 4000) for n in range(1, 101)]), 300, height=300)
+    lines_shown = above.splitlines()[1:]
+    assert lines_shown[0] == f"... {101 - len(lines_shown)} more lines, scroll up"
+    assert lines_shown[-1] == 'link "item number 100" [100]'
+    both = [link(n, n * 30 - 1600 + 900 * (n > 50)) for n in range(1, 101)]
+    lines_shown = render(view(*both), 300, height=300).splitlines()[1:]
+    assert lines_shown[0] == "... 50 more lines, scroll up"
+    assert lines_shown[1] == 'link "item number 51" [51]'
+    assert lines_shown[-1].endswith("more lines, scroll down")
+
+
 def test_mere_text_lies_between_the_elements_around_it():
     words = [(f"paragraph {n} of the text",) for n in range(100)]
     page = view(link(1, -1000)[:1], *words, link(2, 2000)[:1])

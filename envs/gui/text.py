@@ -79,8 +79,9 @@ def _cut(
 ) -> list[str]:
     """The lines that fit: those in sight, then those below, then those above."""
     visible = [top >= 0 and (height is None or top < height) for top in tops]
-    first = visible.index(True) if any(visible) else 0
-    ranks = [0 if visible[i] else 1 if i > first else 2 for i in range(len(written))]
+    in_sight = visible if any(visible) else [top >= 0 for top in tops]
+    first = in_sight.index(True) if any(in_sight) else len(tops)
+    ranks = [0 if visible[i] else 1 if i >= first else 2 for i in range(len(written))]
     note = tokens("... 1000 more lines, scroll down") + 1
     room -= 2 * note
     included = set[int]()
