@@ -1,15 +1,23 @@
-"""The matrix of a bench: intervals, what is paired, what is said of it, and its picture."""
+"""The matrix of a bench: intervals, what is paired, what is said of it, and its picture.
+
+`python -m tests.test_bench_matrix` writes the golden matrices anew; look at what changed before it
+is kept.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clawrl_gym.comparison.matrix import (
+    against_table,
     budget_sentence,
+    cells_of,
     columns_of,
     findings,
     matrix_of,
@@ -18,8 +26,10 @@ from clawrl_gym.comparison.matrix import (
 )
 from clawrl_gym.comparison.measurement import is_measured, make_room
 from clawrl_gym.comparison.picture import matrix_svg
+from clawrl_gym.comparison.plan import CONTROL_MARK
 from clawrl_gym.comparison.results import RecipeResult, RunResult
 from clawrl_gym.comparison.scores import Measured, Scores
+from clawrl_gym.comparison.tables import ResultTable, data_of, tables_of
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.intervals import mean_difference, student_t
@@ -185,3 +195,70 @@ def test_what_was_measured_otherwise_makes_room_and_what_was_begun_goes_on(tmp_p
     assert not is_measured(other)
     make_room(other)
     assert [path.name for path in folder.iterdir()] == ["measured_with.json"]
+
+
+GOLDEN = Path(__file__).parent / "fixtures" / "golden" / "matrix.json"
+NARROW = recipe("narrow", measured(terminal=solved(11)), env="toolcall")
+EVEN = recipe("even", *[measured(terminal=solved(10), toolcall=solved(20))] * 2, steps=11)
+TALKER = replace(
+    recipe("talks<b>", *[measured(terminal=solved(40))] * 2, env="conversation+terminal"),
+    before=Measured({"conversation correct": 0.25}, {"conversation correct": {"a": 0.0, "b": 0.5}}),
+    failures={"talks seed 2": "exit code 1"},
+    planned=3,
+    runs=[
+        RunResult(
+            seed,
+            {"conversation+terminal success": {0: 0.25, 4: 0.5, 8: 0.75 + seed / 8}},
+            {"conversation+terminal success": {step: step / 8 for step in range(8)}},
+            seed,
+            Measured(
+                {"conversation correct": 0.75},
+                {"conversation correct": {"a": 1.0, "b": 0.5 * seed}},
+            ),
+        )
+        for seed in range(2)
+    ],
+)
+UNMEASURED = replace(recipe("open"), before=Measured({}, {}), planned=2)
+ALMOST = replace(NARROW, episodes_per_update=33, steps=10)
+MATRICES: dict[str, Sequence[RecipeResult]] = {
+    "clear": [GOOD, BAD],
+    "level": [EVEN, NARROW],
+    "one": [NARROW],
+    "almost even": [NARROW, ALMOST],
+    "other measures": [TALKER, GOOD],
+    "unmeasured": [UNMEASURED, replace(GOOD, name=f"good{CONTROL_MARK}random_hints")],
+    "nothing": [UNMEASURED],
+}
+
+
+def said(results: Sequence[RecipeResult]) -> dict[str, object]:
+    """All that is drawn, written and told of results."""
+    tables: list[ResultTable | None] = [
+        matrix_table(results), against_table(results), *tables_of(results, 0.7)
+    ]  # fmt: skip
+    return {
+        "picture": str(matrix_svg(results)).partition("</style>")[2].split("/><"),
+        "tables": [table and table.markdown().splitlines() for table in tables],
+        "findings": findings(results),
+        "cells": [rounded(cell) for cell in cells_of(results)],
+        "data": [rounded(data) for data in data_of(results, 0.7)],
+    }
+
+
+def rounded(content: object) -> str:
+    """Other machines add up otherwise in the last digits."""
+    return re.sub(r"-?\d+\.\d{7,}", lambda match: f"{float(match[0]):.6f}", str(content))
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_matrix_is_drawn_written_and_told_as_it_was(name: str) -> None:
+    golden = json.loads(GOLDEN.read_text("utf-8"))[name]
+    now = said(MATRICES[name])
+    for part, content in now.items():
+        assert content == golden[part], part
+
+
+if __name__ == "__main__":
+    contents = {name: said(results) for name, results in MATRICES.items()}
+    GOLDEN.write_text(json.dumps(contents, indent=0) + "\n", "utf-8")

@@ -3,6 +3,7 @@
 import io
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -157,3 +158,14 @@ def test_a_persons_correction_is_the_newest_hint() -> None:
     state.take_verdict(Verdict(1, "feedback", -1, -1.0, {"text": "Say it\nshorter."}, 0.0))
     state.take_verdict(verdict(1))
     assert "newest hint s1 Say it shorter." in panel_of(state)
+
+
+def test_of_a_long_run_the_newest_sessions_and_turns_are_kept() -> None:
+    state = RunState("runs/serve")
+    for index in range(1003):
+        state.take_turn(replace(turn(index, session=f"s{index}"), id=index))
+    assert list(state.sessions) == [f"s{index}" for index in range(995, 1003)]
+    assert list(state.session_of_turn) == list(range(3, 1003))
+    for value in [1] * 30:
+        state.take_verdict(verdict(value, 1002))
+    assert len(state.sessions["s1002"].verdicts) == 24

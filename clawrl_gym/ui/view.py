@@ -183,7 +183,6 @@ class LineView:
 
     def close(self) -> None:
         """Nothing is left to draw; idempotent."""
-        self._state.end_phases()
 
 
 def make_view(
