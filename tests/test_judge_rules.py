@@ -159,7 +159,6 @@ yes
 hmm
 tell me more
 continue
-are you sure?
 no problem
 Nothing wrong with that
 translate "that's wrong" into German
@@ -225,7 +224,7 @@ def test_only_what_a_rule_knows_as_going_on_is_neutral(words: str) -> None:
     assert verdict(user(words)).value == 0
 
 
-@pytest.mark.parametrize("words", ["hmm", "are you sure?", "Now it says disk full", "42", "..."])
+@pytest.mark.parametrize("words", ["hmm", "Now it says disk full", "42", "..."])
 def test_what_no_rule_knows_abstains(words: str) -> None:
     assert verdict(user(words)).value is None
 

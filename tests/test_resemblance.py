@@ -16,6 +16,9 @@ from clawrl_gym.judge.context_features import NAMES
 from clawrl_gym.judge.phrases import phrases
 from clawrl_gym.judge.resemblance import (
     COMPLAINT,
+    PRAISE,
+    PRAISE_AND_NEXT,
+    PRAISE_WITH_MORE,
     SIZE,
     UNTOLD,
     Resemblance,
@@ -111,7 +114,7 @@ def test_what_no_rule_knows_and_resembles_complaints_is_weak_evidence() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value", "against"),
-    [("that is wrong", -1, -1.5), ("thanks, perfect!", 1, 0.0)],
+    [("that is wrong", -1, -1.5), ("thanks!", 1, 0.0)],
 )
 def test_a_rule_that_the_likeness_contradicts_is_not_believed(
     text: str, value: int, against: float
@@ -122,6 +125,22 @@ def test_a_rule_that_the_likeness_contradicts_is_not_believed(
     assert verdict(config, text, -3.0 * value) == (value, 1.0)
     in_a_chain = config.model_copy(update={"resembling_weight": 0.0})
     assert verdict(in_a_chain, text, against) == (None, 1.0), "the next is asked"
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("great", PRAISE),
+        ("Great! My boss has it, too.", PRAISE),
+        ("great, my boss has it, too", PRAISE_WITH_MORE),
+        ("great, now write it to a.txt", PRAISE_AND_NEXT),
+        ("great, thank you very much", PRAISE_AND_NEXT),
+    ],
+)
+def test_praise_is_believed_less_when_its_sentence_goes_on_unread(text: str, most: float) -> None:
+    config = shipped_rules()
+    assert verdict(config, text, most - 0.01) == (1, 1.0)
+    assert verdict(config, text, most + 0.01)[0] != 1
 
 
 def test_irony_that_resembles_a_complaint_is_no_reward() -> None:

@@ -44,6 +44,10 @@ COMPLAINT = 0.5
 """Logit above which an answer resembles complaints; `bench/judge_unseen.py` says how often."""
 PRAISE = -0.25
 """Logit above which a rule's +1 is not believed: praise may be meant otherwise."""
+PRAISE_WITH_MORE = -2.5
+"""The same of praise that goes on with what the rule has not read, as irony does."""
+PRAISE_AND_NEXT = 1.5
+"""The same of praise that goes on with what is to be done next: two rules say the same."""
 NO_COMPLAINT = -1.25
 """Logit below which a rule's -1 is not believed."""
 UNTOLD = -1.0

@@ -28,9 +28,12 @@ from clawrl_gym.judge.resemblance import (
     COMPLAINT,
     NO_COMPLAINT,
     PRAISE,
+    PRAISE_AND_NEXT,
+    PRAISE_WITH_MORE,
     Resemblance,
     shipped,
 )
+from clawrl_gym.judge.spelling import spelt
 from clawrl_gym.judge.user_rules import Hit, opening_of, restates
 
 _LETTER = re.compile(r"[^\W\d_]")
@@ -39,6 +42,9 @@ _FEW_WORDS = 4
 _UNDECIDED = 0.4
 """Probability up to which the likeliest language is a guess."""
 _MATCHED_CHARS = 80
+_SENTENCE_END = re.compile(r"[.!?\n。\uff01\uff1f…]")
+_FEW_SIGNS = 6
+"""More than so many say something beside the praise that a sentence begins with."""
 _LANGUAGE = "language"
 _NONE = "none"
 _RESEMBLES = "resembles"
@@ -71,7 +77,11 @@ class Speech:
         if decided:
             code = min(decided, key=lambda each: decided[each].value)
             hit = decided[code]
-            if read and not hit.lasting and self._is_unlike(hit, text, request, reply):
+            if (
+                read
+                and not hit.lasting
+                and self._is_unlike(code, hit, opening, self._logit(text, request, reply))
+            ):
                 return _unknown(_NONE, f"{hit.rule} holds, and the whole is not like it")
             return self._known(code, hit)
         read = read or self._as_before(opening, request)
@@ -89,12 +99,24 @@ class Speech:
     def _resembles(self, text: str, request: str, reply: str) -> bool:
         return self._resembling_weight > 0 and self._logit(text, request, reply) > COMPLAINT
 
-    def _is_unlike(self, hit: Hit, text: str, request: str, reply: str) -> bool:
+    def _is_unlike(self, code: str, hit: Hit, opening: str, logit: float) -> bool:
         """Whether the whole of an answer speaks against the rule that holds."""
         if hit.value == 0:
             return False
-        logit = self._logit(text, request, reply)
-        return logit > PRAISE if hit.value == 1 else logit < NO_COMPLAINT
+        if hit.value == -1:
+            return logit < NO_COMPLAINT
+        return logit > self._most(code, hit, opening)
+
+    def _most(self, code: str, hit: Hit, opening: str) -> float:
+        """The logit up to which praise is believed, by how its sentence goes on."""
+        _, _, after = spelt(opening).partition(spelt(hit.words))
+        more = _SENTENCE_END.split(after, 1)[0].strip(",;:- ")
+        if len(more) <= _FEW_SIGNS:
+            return PRAISE
+        goes_on = self._hit(code, more, False)
+        if goes_on is None:
+            return PRAISE_WITH_MORE
+        return PRAISE_AND_NEXT if goes_on.value == 1 else PRAISE
 
     def _logit(self, text: str, request: str, reply: str) -> float:
         return self._likeness().logit(text, request, reply)

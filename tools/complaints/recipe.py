@@ -51,7 +51,7 @@ _EXCHANGE_COUNTS = 4.0
 _PARTS = 3
 _CONTEXT_DECAY = 5.0
 _NEWTON_STEPS = 20
-_OTHERS_ABOVE = 0.15
+_OTHERS_ABOVE = 0.17
 """Share of the exchanges that are no complaints and yet resemble them."""
 _ALONE_ABOVE = 0.14
 """The same of answers that stand alone."""
