@@ -14,14 +14,15 @@ import pytest
 
 from clawrl_gym import evaluate
 from clawrl_gym.config import EvaluateConfig
+from clawrl_gym.config.part import leaves
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Answer, Episode, StopReason, TaskRef, Transcript
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.evaluation.comparison import compare_evaluations
 from clawrl_gym.evaluation.figures import data_of, read_result
-from clawrl_gym.evaluation.pairs import pairs_of
+from clawrl_gym.evaluation.pairs import names_of, pairs_of, points, setting_differences
 from clawrl_gym.evaluation.record import EvaluationRecord, each_attempt
-from clawrl_gym.evaluation.settings import read_settings, settings_of
+from clawrl_gym.evaluation.settings import Settings, continued, read_settings, settings_of
 from clawrl_gym.run.regrade import Change, Regrading, regrade
 from tests.guess_env import GuessEnv
 
@@ -142,6 +143,92 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
         compare_evaluations([first, tmp_path / "nowhere"])
     with pytest.raises(ConfigError, match=r"holds an evaluation, expected a folder of its own"):
         compare_evaluations([first, evaluation(tmp_path / "c", solving(1))], tmp_path / "a")
+
+
+def test_evaluations_of_different_environments_are_not_compared(tmp_path: Path) -> None:
+    one = read_result(evaluation(tmp_path / "a", solving(0)))
+    config = {**one.settings.config, "env": {"type": "terminal"}}
+    other = replace(one, folder=tmp_path / "b", settings=replace(one.settings, config=config))
+    with pytest.raises(ConfigError, match=r"of env=gym .*/a\) and env=terminal .*/b\), expected"):
+        pairs_of([one, other])
+
+
+def changed(key: str, value: object) -> Settings:
+    """Of the usual evaluation, with another value of one key."""
+    values = CONFIG.model_dump()
+    part, _, name = key.rpartition(".")
+    if part:
+        values[part] = {**values[part], name: value}
+    else:
+        values[name] = value
+    return replace(settings_of(EvaluateConfig.of(values), 4, None), weights="w")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "decides"),
+    [
+        ("env.max_turns", 4, True), ("seed", 9, True), ("eval.temperature", 0.5, True),
+        ("rollout.episode_timeout_s", 7.0, True), ("policy.request_timeout_s", 7.0, True),
+        ("policy.max_model_len", 4096, True), ("eval.tasks", 3, False), ("eval.k", (1, 2), False),
+        ("policy.port", 4321, False), ("rollout.groups", 3, False), ("endpoint.key", "s", False),
+    ],
+)  # fmt: skip
+def test_what_decides_what_is_measured_may_not_change(
+    key: str, value: object, decides: bool
+) -> None:
+    usual, new = replace(settings_of(CONFIG, 4, None), weights="w"), changed(key, value)
+    was, now = (dict(leaves(one.config)).get(key) for one in (usual, new))
+    assert list(usual.differences(new)) == ([f"{key} was {was}, is {now}"] if decides else [])
+    if decides:
+        with pytest.raises(ConfigError, match=f"something else: {key} was"):
+            continued(usual, new)
+    (retrained,) = usual.differences(replace(usual, weights="v"))
+    assert retrained.startswith("the weights in ")
+
+
+def test_of_a_server_elsewhere_nothing_of_the_own_engine_decides() -> None:
+    server = {**CONFIG.model_dump()["endpoint"], "base_url": "http://a/v1", "model": "m"}
+    values = {**CONFIG.model_dump(), "endpoint": server}
+    elsewhere = settings_of(EvaluateConfig.of(values), 4, None)
+    other = {**values, "policy": {**values["policy"], "max_model_len": 4096}}
+    assert list(elsewhere.differences(settings_of(EvaluateConfig.of(other), 4, None))) == []
+    moved = {**values, "endpoint": {**server, "base_url": "http://b/v1"}}
+    at_b = settings_of(EvaluateConfig.of(moved), 4, None)
+    assert list(elsewhere.differences(at_b)) == []
+    assert elsewhere.moves(elsewhere) is None
+    assert elsewhere.moves(at_b) == (
+        "endpoint.base_url was http://a/v1, is http://b/v1: taken for the same server"
+    )
+
+
+def test_what_is_begun_again_keeps_the_larger_numbers_and_all_its_starts() -> None:
+    begun = settings_of(CONFIG, 4, None)
+    more = replace(settings_of(CONFIG, 3, None), samples=2)
+    whole = continued(begun, more)
+    assert (whole.tasks, whole.samples, whole.episodes) == (4, 2, 12)
+    assert whole.starts == (*begun.starts, *more.starts)
+
+
+def test_pairs_are_told_in_points_under_short_names(tmp_path: Path) -> None:
+    fewer = read_result(evaluation(tmp_path / "a" / "x", solving(0, of=40)))
+    more = read_result(evaluation(tmp_path / "b" / "x", solving(*range(1, 31), of=40)))
+    names = names_of([fewer, more])
+    assert names == {one.folder: str(one.folder) for one in (fewer, more)}
+    names = {fewer.folder: "first", more.folder: "second"}
+    (there,), (back,) = pairs_of([fewer, more]), pairs_of([more, fewer])
+    assert there.sentence(names) == (
+        "On the same 40 tasks second solves 72.5 points more than first (+56.0 to +89.0); "
+        "30 tasks only second solves, 1 only first."
+    )
+    assert back.sentence(names) == (
+        "On the same 40 tasks first solves 72.5 points fewer than second (-89.0 to -56.0); "
+        "1 tasks only first solves, 30 only second."
+    )
+    assert points(back.success) == "72.5 points fewer (-89.0 to -56.0)"
+    assert setting_differences([fewer, more]) == []
+    slower = replace(more, settings=changed("env.max_turns", 9))
+    hotter = replace(more, settings=changed("policy.max_model_len", 4096))
+    assert setting_differences([fewer, slower, hotter]) == [("env.max_turns", ["3", "9", "3"])]
 
 
 async def test_the_same_environment_grades_the_same(tmp_path: Path) -> None:
