@@ -22,7 +22,13 @@ from clawrl_gym.evaluation.comparison import compare_evaluations
 from clawrl_gym.evaluation.figures import data_of, read_result
 from clawrl_gym.evaluation.pairs import names_of, pairs_of, points, setting_differences
 from clawrl_gym.evaluation.record import EvaluationRecord, each_attempt
-from clawrl_gym.evaluation.settings import Settings, continued, read_settings, settings_of
+from clawrl_gym.evaluation.settings import (
+    Settings,
+    continued,
+    mark_of,
+    read_settings,
+    settings_of,
+)
 from clawrl_gym.run.regrade import Change, Regrading, regrade
 from tests.guess_env import GuessEnv
 
@@ -207,6 +213,28 @@ def test_what_is_begun_again_keeps_the_larger_numbers_and_all_its_starts() -> No
     whole = continued(begun, more)
     assert (whole.tasks, whole.samples, whole.episodes) == (4, 2, 12)
     assert whole.starts == (*begun.starts, *more.starts)
+
+
+def test_weights_are_told_apart_by_name_size_beginning_and_end(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    size = 3 << 20
+    marks = set()
+    for content in (b"a" * size, b"b" + b"a" * (size - 1), b"a" * (size - 1) + b"b", b"a", b"b"):
+        ends = {"dtype": "U8", "shape": [len(content)], "data_offsets": [0, len(content)]}
+        header = json.dumps({"t": ends}).encode()
+        file.write_bytes(len(header).to_bytes(8, "little") + header + content)
+        marks.add(mark_of(tmp_path))
+    assert len(marks) == 5
+    file.unlink()
+    with pytest.raises(ConfigError, match="cannot read the weights in"):
+        mark_of(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["a: [", "config: {}\nstarts: 3", "{}", "starts: []\nother: 1"])
+def test_settings_that_cannot_be_read_are_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "evaluation.yaml").write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=r"cannot read .*evaluation\.yaml"):
+        read_settings(tmp_path)
 
 
 def test_pairs_are_told_in_points_under_short_names(tmp_path: Path) -> None:
