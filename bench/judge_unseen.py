@@ -11,7 +11,7 @@
 a look at any list; `bench/unseen_exchanges/` before anything was made that reads a request and a
 reply; `bench/unseen_later/` before the last third of the recipe's exchanges; `bench/unseen_fresh/`
 without a look at the recipe, five situations that all languages share, and so was
-`bench/unseen_last/`, six situations, before the last two fifths of the recipe's exchanges. What a
+`bench/unseen_last/`, six situations, before the last three fifths of the recipe's exchanges. What a
 list of the recipe says in nearly the same letters is left out, so it is no test.
 """
 

@@ -102,6 +102,7 @@ async def test_what_was_said_comes_back_with_an_episode_that_wants_it() -> None:
     assert transcript.opening == [{"role": "user", "content": "go"}]
     assert [answer.action for answer in transcript.answers] == ["a", "b"]
     assert {answer.completion_tokens for answer in transcript.answers} == {None}
+    assert all(0 <= answer.duration_s <= episode.duration_s for answer in transcript.answers)
     assert transcript.observations == ["go", "saw a", "saw b"]
     assert (await play(Countdown(1), ScriptedChat("a"))).transcript is None
 

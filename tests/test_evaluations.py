@@ -20,6 +20,7 @@ from clawrl_gym.core.types import Answer, Episode, StopReason, TaskRef, Transcri
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.evaluation.comparison import compare_evaluations
 from clawrl_gym.evaluation.figures import data_of, read_result
+from clawrl_gym.evaluation.page import pass_chart
 from clawrl_gym.evaluation.pairs import names_of, pairs_of, points, setting_differences
 from clawrl_gym.evaluation.record import EvaluationRecord, each_attempt
 from clawrl_gym.evaluation.settings import (
@@ -435,3 +436,15 @@ def test_a_summary_of_another_grading_shows_the_first_and_counts_the_rest(tmp_pa
     assert "more" not in few
     assert "deadlines" not in few
     assert "replayed" not in few
+
+
+def test_pass_at_k_is_drawn_at_the_powers_of_two(tmp_path: Path) -> None:
+    greedy = read_result(evaluation(tmp_path / "greedy", solving()))
+    sampled = read_result(
+        evaluation(tmp_path / "sampled", solving(), [solving(k) for k in (1, 2, 3)])
+    )
+    assert set(sampled.passes()) == {1, 2, 3}
+    assert pass_chart([("", "red", greedy)], 400, 200) == "", "nothing was sampled"
+    chart = pass_chart([("", "red", sampled)], 400, 200)
+    assert "pass@k by k" in chart
+    assert chart.count("<circle") == 2

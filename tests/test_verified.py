@@ -143,3 +143,13 @@ def test_what_is_held_out_is_told_when_there_is_any():
     assert note.startswith(
         "SWE-bench Verified: 2 of 9 tasks, such as a, are its instances and held"
     )
+
+
+def test_a_row_is_searched_a_few_levels_deep_and_may_be_nested_without_end() -> None:
+    named: object = "pallets__flask-5014"
+    for _ in range(3):
+        named = [named]
+    assert verified_row({"extra": named}) == "pallets__flask-5014"
+    for _ in range(5_000):
+        named = {"inner": [named]}
+    assert verified_row({"extra": named}) is None
