@@ -242,8 +242,10 @@ async def test_the_engines_of_a_run_have_logs_of_their_own_and_ask_once_what_the
     assert rig.node.needs == [EngineNeeds({"engine": 1.0}, 0)] * 2
     assert len({engine.key for engine in made}) == 2
     logs = [tmp_path / "logs" / name for name in ("vllm.log", "vllm-1.log")]
+    watching = [asyncio.create_task(engine.watch()) for engine in made]
     await until(lambda: all(log.exists() for log in logs))
-    for engine in made:
+    for engine, task in zip(made, watching, strict=True):
+        task.cancel()
         await engine.stop()
     for process in rig.node.processes:
         await process.end()

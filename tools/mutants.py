@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import itertools
 import json
 import os
@@ -229,11 +230,7 @@ def mutants_of(path: str, text: str) -> list[Mutant]:
 def sample(count: int, seed: int) -> list[Mutant]:
     """At least two of each package, the rest evenly over all."""
     draw = random.Random(seed)
-    by_package: dict[str, list[Mutant]] = defaultdict(list)
-    for path in _tracked():
-        if path.startswith(tuple(f"{part}/" for part in SOURCES)) and path.endswith(".py"):
-            for mutant in mutants_of(path, (ROOT / path).read_text("utf-8")):
-                by_package[mutant.package].append(mutant)
+    by_package = _all_mutants()
     chosen: dict[Mutant, None] = {}
     for package in sorted(by_package):
         mutants = by_package[package]
@@ -245,6 +242,17 @@ def sample(count: int, seed: int) -> list[Mutant]:
             break
         chosen[mutant] = None
     return list(chosen)[:count]
+
+
+@functools.cache
+def _all_mutants() -> dict[str, list[Mutant]]:
+    """By package."""
+    by_package: dict[str, list[Mutant]] = defaultdict(list)
+    for path in _tracked():
+        if path.startswith(tuple(f"{part}/" for part in SOURCES)) and path.endswith(".py"):
+            for mutant in mutants_of(path, (ROOT / path).read_text("utf-8")):
+                by_package[mutant.package].append(mutant)
+    return by_package
 
 
 # -- which test runs which line ------------------------------------------------------------------

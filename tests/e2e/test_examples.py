@@ -141,9 +141,12 @@ def test_the_examples_classes_train(from_python: cg.TrainingRun) -> None:
     assert {row[0] for row in table[1:]} >= {"0", "1"}
 
 
-async def test_a_loop_of_ones_own_learns(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_loop_of_ones_own_learns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from examples import rl_loop
 
+    monkeypatch.setattr(rl_loop, "GROUPS", 8)
     success = await rl_loop.main(2, ["learner.threads=1"])
     printed = capsys.readouterr().out
     assert printed.count("swap 0.") == 2
