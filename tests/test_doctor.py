@@ -95,6 +95,7 @@ def test_little_memory_is_missing() -> None:
     assert low.status is Status.MISSING
     assert low.finding == "2.0 GiB free of 16.0"
     assert host.check_memory(16.0, 12.0).status is Status.OK
+    assert host.check_memory(16.0, host.MIN_MEMORY_GB).status is Status.OK
 
 
 def test_the_disk_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:
@@ -131,3 +132,18 @@ def test_a_gpu_without_the_build_for_it_is_said() -> None:
         assert "cannot use it" in check.finding
         assert check.cure == "make setup BUILD=gpu"
     assert host.check_gpu([]).status is Status.OPTIONAL
+
+
+def test_a_browser_that_was_downloaded_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "chromium_headless_shell-1/linux/headless_shell"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    check = software.check_browser()
+    assert (check.status, check.cure) == (Status.OK, "")
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "nothing"))
+    check = software.check_browser()
+    assert (check.status is Status.OK) is ("no Chromium" not in check.finding)

@@ -65,6 +65,7 @@ async def test_an_answer_that_was_cut_off_says_so() -> None:
         (400, {"error": {"message": "no such model"}}, RequestError),
         (401, {"error": {"message": "wrong key"}}, PolicyError),
         (429, b"slow down", PolicyUnavailable),
+        *((status, b"later", PolicyUnavailable) for status in (408, 409, 425, 502, 504)),
         (500, b"oh", PolicyError),
         (503, b"\xff\xfe", PolicyUnavailable),
         (200, b"not json", PolicyError),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import subprocess
@@ -303,3 +304,17 @@ async def test_users_count_their_updates_by_themselves_and_go_on_from_them(
     assert await store.newest_of_users() == {}
     await store.close()
     assert files_with(tmp_path, "anna") == []
+
+
+def test_whoever_changes_users_waits_for_another_and_gives_up_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = Users(tmp_path)
+    users.add("anna")
+    monkeypatch.setattr("clawrl_gym.store.users._LOCK_TIMEOUT_S", 0.05)
+    with (tmp_path / "users.lock").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match="another process changes the users and holds"):
+            users.add("ben")
+    assert [user.name for user in Users(tmp_path).all()] == ["anna"]
+    users.add("ben")
