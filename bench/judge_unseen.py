@@ -1,10 +1,8 @@
 """How the rule judge reads answers that neither its rules nor its weights were made from.
 
     PYTHONPATH=. python bench/judge_unseen.py               # answers by themselves
-    PYTHONPATH=. python bench/judge_unseen.py --exchanges   # with what they answer
-    PYTHONPATH=. python bench/judge_unseen.py --later       # the same, of a later hour
-    PYTHONPATH=. python bench/judge_unseen.py --fresh       # the same, in all languages
-    PYTHONPATH=. python bench/judge_unseen.py --last        # the same, the last that was written
+    PYTHONPATH=. python bench/judge_unseen.py --exchanges   # with what they answer, all lists
+    PYTHONPATH=. python bench/judge_unseen.py --exchanges fresh last
     PYTHONPATH=. python bench/judge_unseen.py --held-back   # by weights made without them
 
 `bench/unseen_answers/` was written before the answers of `tools/complaints/situations/` and without
@@ -34,6 +32,8 @@ from tests.fakes_judge import shipped_rules
 from tools.complaints.recipe import HELD_BACK, KINDS, Answer, answers, exchanges, fitted
 
 _HERE = Path(__file__).parent
+_LISTS = ("exchanges", "later", "fresh", "last")
+"""Of answers with what they answer, in the order in which they were written."""
 _NEARLY = 0.85
 """Similarity of two texts in nearly the same letters."""
 _NORMAL = 1.96
@@ -42,18 +42,21 @@ _NORMAL = 1.96
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--exchanges", action="store_true", help="with what they answer")
-    parser.add_argument("--later", action="store_true", help="with what they answer, newer ones")
+    parser.add_argument(
+        "--exchanges",
+        nargs="*",
+        choices=_LISTS,
+        metavar="LIST",
+        help=f"with what they answer: {', '.join(_LISTS)}; all where none is named",
+    )
     parser.add_argument("--held-back", action="store_true", help="by weights made without them")
-    parser.add_argument("--fresh", action="store_true", help="with what they answer, in all")
-    parser.add_argument("--last", action="store_true", help="with what they answer, the newest")
     args = parser.parse_args()
     likeness = shipped()
     made_from = answers()
     listed = unseen()
-    for name in ("exchanges", "later", "fresh", "last"):
-        if getattr(args, name):
-            listed = exchanges(_HERE / f"unseen_{name}")
+    if args.exchanges is not None:
+        names = args.exchanges or _LISTS
+        listed = [each for name in names for each in exchanges(_HERE / f"unseen_{name}")]
     if args.held_back:
         listed = [answer for answer in made_from if answer.situation in HELD_BACK]
         made_from = [answer for answer in made_from if answer.situation not in HELD_BACK]

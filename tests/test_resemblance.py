@@ -17,7 +17,6 @@ from clawrl_gym.judge.phrases import phrases
 from clawrl_gym.judge.resemblance import (
     COMPLAINT,
     PRAISE,
-    PRAISE_AND_NEXT,
     PRAISE_WITH_MORE,
     SIZE,
     UNTOLD,
@@ -133,8 +132,10 @@ def test_a_rule_that_the_likeness_contradicts_is_not_believed(
         ("great", PRAISE),
         ("Great! My boss has it, too.", PRAISE),
         ("great, my boss has it, too", PRAISE_WITH_MORE),
-        ("great, now write it to a.txt", PRAISE_AND_NEXT),
-        ("great, thank you very much", PRAISE_AND_NEXT),
+        ("great, now write it to a.txt", COMPLAINT),
+        ("now write it to a.txt", PRAISE),
+        ("great, thanks a lot", PRAISE),
+        ("great, thanks, all is gone now", PRAISE_WITH_MORE),
     ],
 )
 def test_praise_is_believed_less_when_its_sentence_goes_on_unread(text: str, most: float) -> None:

@@ -46,8 +46,6 @@ PRAISE = -0.25
 """Logit above which a rule's +1 is not believed: praise may be meant otherwise."""
 PRAISE_WITH_MORE = -2.5
 """The same of praise that goes on with what the rule has not read, as irony does."""
-PRAISE_AND_NEXT = 1.5
-"""The same of praise that goes on with what is to be done next: two rules say the same."""
 NO_COMPLAINT = -1.25
 """Logit below which a rule's -1 is not believed."""
 UNTOLD = -1.0

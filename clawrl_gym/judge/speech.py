@@ -28,7 +28,6 @@ from clawrl_gym.judge.resemblance import (
     COMPLAINT,
     NO_COMPLAINT,
     PRAISE,
-    PRAISE_AND_NEXT,
     PRAISE_WITH_MORE,
     Resemblance,
     shipped,
@@ -105,18 +104,21 @@ class Speech:
             return False
         if hit.value == -1:
             return logit < NO_COMPLAINT
-        return logit > self._most(code, hit, opening)
+        return logit > self._praise_bound(code, hit, opening)
 
-    def _most(self, code: str, hit: Hit, opening: str) -> float:
+    def _praise_bound(self, code: str, praise: Hit, opening: str) -> float:
         """The logit up to which praise is believed, by how its sentence goes on."""
-        _, _, after = spelt(opening).partition(spelt(hit.words))
-        more = _SENTENCE_END.split(after, 1)[0].strip(",;:- ")
-        if len(more) <= _FEW_SIGNS:
-            return PRAISE
-        goes_on = self._hit(code, more, False)
-        if goes_on is None:
-            return PRAISE_WITH_MORE
-        return PRAISE_AND_NEXT if goes_on.value == 1 else PRAISE
+        hit: Hit | None = praise
+        more = spelt(opening)
+        while hit is not None and hit.value == 1:
+            if hit.opens:
+                return PRAISE if hit is praise else COMPLAINT  # then two rules say the same
+            _, _, after = more.partition(spelt(hit.words))
+            more = _SENTENCE_END.split(after, 1)[0].strip(",;:- ")
+            if len(more) <= _FEW_SIGNS:
+                return PRAISE
+            hit = self._hit(code, more, False)
+        return PRAISE_WITH_MORE
 
     def _logit(self, text: str, request: str, reply: str) -> float:
         return self._likeness().logit(text, request, reply)
