@@ -1,10 +1,13 @@
 """The mutants that `tools/mutants.py` makes of a file."""
 
 import ast
+import json
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
-from tools.mutants import Mutant, mutants_of, read, sample
+from tools.mutants import Mutant, Trial, mutants_of, read, sample, trials_of
 
 SOURCE = '''"""Words."""
 from typing import TYPE_CHECKING
@@ -85,3 +88,13 @@ def test_what_follows_cover_is_for_pytest_and_other_commands_refuse_what_they_do
     with pytest.raises(SystemExit):
         read(["run", "-n", "2"])
     assert "unknown arguments: -n 2" in capsys.readouterr().err
+
+
+def test_of_several_trials_of_a_mutant_the_last_one_counts(tmp_path: Path):
+    log = tmp_path / "trials.jsonl"
+    first, second = mutants_of("a.py", SOURCE)[:2]
+    survived, killed = Trial(first, False, 3, ""), Trial(first, True, 9, "FAILED tests/test_a.py")
+    other = Trial(second, False, 1, "")
+    log.write_text("".join(json.dumps(asdict(one)) + "\n" for one in (survived, other, killed)))
+    assert trials_of(log) == [killed, other]
+    assert trials_of(tmp_path / "none.jsonl") == []

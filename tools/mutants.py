@@ -29,7 +29,7 @@ import sys
 import threading
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -443,19 +443,21 @@ def _mypy(folder: Path) -> str:
 
 
 def run(count: int, seed: int, jobs: int, *, again: bool) -> None:
-    """Try a sample; what is tried already is not tried again, but for survivors with `again`."""
+    """Try a sample; what is tried already is not tried again, but for survivors with `again`.
+
+    A kill by a test that fails without any mutant, too, is not recorded: the next run tries again.
+    """
     tests = Tests()
     log = WORK / f"trials-{seed}.jsonl"
-    tried = list(_trials(log))
+    tried = trials_of(log)
     if again:
         chosen = [trial.mutant for trial in tried if not trial.killed]
-        killed = [trial for trial in tried if trial.killed]
-        log.write_text("".join(json.dumps(asdict(trial)) + "\n" for trial in killed), "utf-8")
     else:
         done = {trial.mutant for trial in tried}
         chosen = [mutant for mutant in sample(count, seed) if mutant not in done]
     copies = Copies(jobs)
     lock = threading.Lock()
+    fails_alone = functools.cache(_fails_without_a_mutant)
 
     def one(mutant: Mutant) -> None:
         folder = copies.take()
@@ -463,6 +465,10 @@ def run(count: int, seed: int, jobs: int, *, again: bool) -> None:
             trial = attempt(mutant, tests.more(mutant) if again else tests.of(mutant), folder)
             if again and not trial.killed and (runs := tests.runs(mutant)):
                 trial = attempt(mutant, runs, folder)
+            killer = _killer(trial)
+            if killer and fails_alone(killer, folder):
+                print(f"fails by itself: {killer}", flush=True)
+                return
         finally:
             copies.give_back(folder)
         with lock, log.open("a", encoding="utf-8") as file:
@@ -471,19 +477,11 @@ def run(count: int, seed: int, jobs: int, *, again: bool) -> None:
 
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(one, chosen))
-    _forget_false_kills(log, copies.take())
     show(seed)
 
 
-def _forget_false_kills(log: Path, folder: Path) -> None:
-    """Trials by a test that fails without any mutant, too: the next `run` tries them again."""
-    trials = list(_trials(log))
-    killers = sorted({killer for trial in trials if (killer := _killer(trial))})
-    wrong = {killer for killer in killers if _who_fails([killer], folder)}
-    for killer in sorted(wrong):
-        print(f"fails by itself: {killer}")
-    kept = [trial for trial in trials if _killer(trial) not in wrong]
-    log.write_text("".join(json.dumps(asdict(trial)) + "\n" for trial in kept), "utf-8")
+def _fails_without_a_mutant(killer: str, folder: Path) -> bool:
+    return bool(_who_fails([killer], folder))
 
 
 def _killer(trial: Trial) -> str:
@@ -494,7 +492,7 @@ def _killer(trial: Trial) -> str:
 
 def show(seed: int) -> None:
     """Killed by package, and the survivors."""
-    trials = list(_trials(WORK / f"trials-{seed}.jsonl"))
+    trials = trials_of(WORK / f"trials-{seed}.jsonl")
     by_package: dict[str, list[Trial]] = defaultdict(list)
     for trial in trials:
         by_package[trial.mutant.package].append(trial)
@@ -510,12 +508,15 @@ def show(seed: int) -> None:
             print(f"survived ({trial.tests} tests)  {trial.mutant}")
 
 
-def _trials(log: Path) -> Iterator[Trial]:
+def trials_of(log: Path) -> list[Trial]:
+    """Of each mutant the last one."""
+    trials: dict[Mutant, Trial] = {}
     for line in log.read_text("utf-8").splitlines() if log.exists() else []:
         row = json.loads(line)
         fields = row["mutant"]
         mutant = Mutant(**{**fields, "span": tuple(fields["span"])})
-        yield Trial(mutant, row["killed"], row["tests"], row["by"])
+        trials[mutant] = Trial(mutant, row["killed"], row["tests"], row["by"])
+    return list(trials.values())
 
 
 def _tracked() -> list[str]:
