@@ -32,7 +32,7 @@ from tests.fakes_judge import shipped_rules
 from tools.complaints.recipe import HELD_BACK, KINDS, Answer, answers, exchanges, fitted
 
 _HERE = Path(__file__).parent
-_LISTS = ("exchanges", "later", "fresh", "last")
+_LISTS = ("exchanges", "later", "fresh", "last", "blind")
 """Of answers with what they answer, in the order in which they were written."""
 _NEARLY = 0.85
 """Similarity of two texts in nearly the same letters."""

@@ -135,7 +135,7 @@ def test_a_rule_that_the_likeness_contradicts_is_not_believed(
         ("great, now write it to a.txt", COMPLAINT),
         ("now write it to a.txt", PRAISE),
         ("great, thanks a lot", PRAISE),
-        ("great, thanks, all is gone now", PRAISE_WITH_MORE),
+        ("great, thanks, my boss has it now", PRAISE_WITH_MORE),
     ],
 )
 def test_praise_is_believed_less_when_its_sentence_goes_on_unread(text: str, most: float) -> None:

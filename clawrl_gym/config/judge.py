@@ -155,7 +155,7 @@ class JudgeConfig(Part):
     corrects less than it instructs."""
     words: dict[str, tuple[Regex, ...]] = Field(default_factory=dict)
     """type=rule: alternatives that the rules for replies call by name in braces; `no_weight` are
-    the words that may stand before a pattern."""
+    the words that may stand before a pattern, `taken_back` those beside which no +1 holds."""
     replies: dict[str, ReplyRule] = Field(default_factory=dict)
     """type=rule: by name, the rules for what a person answers."""
     results: dict[str, ResultRule] = Field(default_factory=dict)

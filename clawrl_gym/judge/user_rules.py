@@ -2,7 +2,8 @@
 
 Only the opening is read, clause by clause. Quotations, code, and text pasted behind a colon are
 left out: they are what the person talks about, not what the person says. The request said once more
-is a correction too: the reply did not do it.
+is a correction too: the reply did not do it. Praise that asks for amends in the same breath
+("great, now put them back") says nothing.
 """
 
 from __future__ import annotations
@@ -25,15 +26,21 @@ _STRAIGHT = str.maketrans(
     "\u2018\u2019\u02bc\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\u00a1\u00bf",
     "'''" + '"' * 9 + "  ",
 )
+_ROLE = "(?:system|assistant|developer|tool)"
 _QUOTED = re.compile(
     r"```.*?(?:```|\Z)"
     r"|`[^`\n]*`"
     r"|^[ \t]*>.*?$"
     r'|"[^"]{0,2000}"'
     r"|(?<!\w)'[^'\n]{1,200}'(?!\w)"
-    r"|<\|[^|>\n]{1,40}\|>"  # control tokens, spelt out
+    # Mark-up, control tokens, and what is put into the mouth of a role
+    r"|<\|(?:im_)?start[^|>\n]{0,40}\|>.*\Z|<\|[^|>\n]{1,40}\|>|\[/?INST\]"
+    r"|<([a-z][\w-]{0,40})(?: [^<>]{0,200})?>.{0,2000}?</\1>"
+    r"|</?[a-z][\w-]{0,40}(?: [^<>]{0,200})?/?>"
+    r"|(?:^|(?<=>))[ \t]*(?:#{1,6} ?)?"
+    rf"(?:\[{_ROLE}\]|{_ROLE}:)[^\n]*"
     r"|\\[a-zA-Z]+\{[^}\n]{0,200}\}",  # TeX
-    re.DOTALL | re.MULTILINE,
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 _EAST = r"\u3041-\u30ff\u3400-\u9fff"
 _CLAUSE_END = (
@@ -42,6 +49,7 @@ _CLAUSE_END = (
 )
 _NO_WEIGHT = r"{no_weight}(?:[,.!;]+ *| +|$)"
 _NO_WEIGHT_EAST = r"{no_weight}[,.!;\u3002\u3001]* *"
+_NEVER = "(?!)"
 _ACCENT = re.compile("[\u0300-\u036f]")
 _PASTING = re.compile(r"\w ?:$")
 _GAP = "_"
@@ -111,6 +119,8 @@ class UserRules:
         self._no_weight = compiled(no_weight, words, _KEY, writing.folded)
         joints = words if words.get("joint") else {"joint": ("but",)}
         self._clause_end = compiled(_CLAUSE_END, joints, _KEY, writing.folded)
+        taken_back = "{taken_back}" if words.get("taken_back") else _NEVER
+        self._taken_back = compiled(taken_back, words, _KEY, writing.folded)
         self._rules = [_UserRule(name, rule, words, writing) for name, rule in replies.items()]
 
     def find(self, opening: str, after_question: bool) -> Hit | None:
@@ -132,6 +142,8 @@ class UserRules:
                 otherwise = otherwise or hit
             else:
                 decisive.setdefault(rule.value, hit)
+        if 1 in decisive and self._taken_back.search(opening):
+            del decisive[1]
         first = next((decisive[value] for value in (0, -1, 1) if value in decisive), None)
         if lasting and first:
             return replace(first, lasting=True)

@@ -43,6 +43,7 @@ _SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[,.!?])")
 _EPOCHS = 7
 _AVERAGED_EPOCHS = 4
 """The last ones, whose weights are averaged."""
+_TRAININGS = 4
 _RATE = 0.2
 _BIAS_RATE = 0.02
 _DECAY = 1e-4
@@ -152,8 +153,17 @@ def _part_of(answer: Answer) -> int:
 def _text_weights(
     training: Sequence[Answer], features_A: Sequence[_Features]
 ) -> tuple[NDArray[np.float16], float]:
+    """The mean of several trainings: in which order answers come decides near the bounds."""
+    trained = [_trained(training, features_A, seed) for seed in range(_TRAININGS)]
+    mean_F = sum(weights_F for weights_F, _ in trained) / _TRAININGS
+    return mean_F.astype(np.float16), sum(bias for _, bias in trained) / _TRAININGS
+
+
+def _trained(
+    training: Sequence[Answer], features_A: Sequence[_Features], seed: int
+) -> tuple[NDArray[np.float64], float]:
     """By stochastic gradients."""
-    draw = np.random.default_rng(0)
+    draw = np.random.default_rng(seed)
     complains_A = [float(answer.kind == "complaint") for answer in training]
     counts_A = [_EXCHANGE_COUNTS if answer.reply else 1.0 for answer in training]
     weights_F, squares_F, bias = np.zeros(SIZE), np.full(SIZE, 1e-6), 0.0
@@ -169,7 +179,7 @@ def _text_weights(
             bias -= _BIAS_RATE * error
         if epoch >= _EPOCHS - _AVERAGED_EPOCHS:
             sums_F, biases = sums_F + weights_F, biases + bias
-    return (sums_F / _AVERAGED_EPOCHS).astype(np.float16), float(biases / _AVERAGED_EPOCHS)
+    return sums_F / _AVERAGED_EPOCHS, float(biases / _AVERAGED_EPOCHS)
 
 
 def _context_weights(
