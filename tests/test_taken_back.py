@@ -22,7 +22,8 @@ PLAIN = ("12345", "Here you are.")
 
 @functools.cache
 def listed() -> dict[str, dict[str, str]]:
-    return plain_values(LISTS.read_text("utf-8"))
+    lists: dict[str, dict[str, str]] = plain_values(LISTS.read_text("utf-8"))
+    return lists
 
 
 def values(code: str, kind: str, request: str, reply: str) -> list[int | None]:

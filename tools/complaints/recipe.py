@@ -155,8 +155,8 @@ def _text_weights(
 ) -> tuple[NDArray[np.float16], float]:
     """The mean of several trainings: in which order answers come decides near the bounds."""
     trained = [_trained(training, features_A, seed) for seed in range(_TRAININGS)]
-    mean_F = sum(weights_F for weights_F, _ in trained) / _TRAININGS
-    return mean_F.astype(np.float16), sum(bias for _, bias in trained) / _TRAININGS
+    mean_F = np.mean([weights_F for weights_F, _ in trained], axis=0)
+    return mean_F.astype(np.float16), float(np.mean([bias for _, bias in trained]))
 
 
 def _trained(
