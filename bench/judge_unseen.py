@@ -9,8 +9,9 @@
 a look at any list; `bench/unseen_exchanges/` before anything was made that reads a request and a
 reply; `bench/unseen_later/` before the last third of the recipe's exchanges; `bench/unseen_fresh/`
 without a look at the recipe, five situations that all languages share, and so was
-`bench/unseen_last/`, six situations, before the last three fifths of the recipe's exchanges. What a
-list of the recipe says in nearly the same letters is left out, so it is no test.
+`bench/unseen_last/`, six situations, before the last three fifths of the recipe's exchanges, and
+`bench/unseen_blind/`, seven situations, before the last fifth of them. What a list of the recipe
+says in nearly the same letters is left out, so it is no test.
 """
 
 from __future__ import annotations
