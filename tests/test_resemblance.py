@@ -131,6 +131,7 @@ def test_a_rule_that_the_likeness_contradicts_is_not_believed(
     [
         ("great", PRAISE),
         ("Great! My boss has it, too.", PRAISE),
+        ("great\nmy boss has it, too", PRAISE),
         ("great, my boss has it, too", PRAISE_WITH_MORE),
         ("great, now write it to a.txt", COMPLAINT),
         ("now write it to a.txt", PRAISE),

@@ -109,7 +109,7 @@ class Speech:
     def _praise_bound(self, code: str, praise: Hit, opening: str) -> float:
         """The logit up to which praise is believed, by how its sentence goes on."""
         hit: Hit | None = praise
-        more = spelt(opening)
+        more = "\n".join(map(spelt, opening.splitlines()))
         while hit is not None and hit.value == 1:
             if hit.opens:
                 return PRAISE if hit is praise else COMPLAINT  # then two rules say the same

@@ -8,6 +8,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -196,13 +197,15 @@ def test_more_users_than_vllm_holds_at_a_time_are_each_answered_with_their_own(
             await rig.servers.publish_adapter(1, rig.train(), user=user)
             known[user] = rig.learner.probe()
 
-        async def gap(user: str) -> float:
-            ids_T, expected = known[user].ids_T, known[user].logprobs_T
+        async def gap(user: str, owner: str = "") -> float:
+            ids_T, expected = known[user].ids_T, known[owner or user].logprobs_T
             said = await rig.client.logprobs(ids_T, version=1, user=user)
             return max(abs(x - y) for x, y in zip(said, expected, strict=True))
 
-        assert max(await asyncio.gather(*map(gap, users))) < 1e-4
-        assert max([await gap(user) for user in reversed(users)]) < 1e-4
+        # After so many updates float32 rounds log-probs of -16 by 1e-4, on some processors.
+        assert max(await asyncio.gather(*map(gap, users))) < 1e-3
+        assert max([await gap(user) for user in reversed(users)]) < 1e-3
+        assert min([await gap(*pair) for pair in pairwise(users)]) > 1e-2
         for user in users:
             rig.servers.withdraw_adapters(user)
 
