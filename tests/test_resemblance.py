@@ -259,3 +259,15 @@ def test_a_meaning_counts_by_script_too() -> None:
     """So that what it says in Japanese may differ from what it says elsewhere."""
     places = [set(features_of(text)) for text in ("no", "nicht", "\u3044\u3044\u3048")]
     assert len(places[0] & places[1]) > len(places[0] & places[2]) > 0
+
+
+def test_praise_that_is_not_believed_leaves_what_is_wanted_from_now_on() -> None:
+    def found(text: str, logit: float) -> tuple[int | None, bool]:
+        reader = Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), logit))
+        finding = reader.find(text, "12345", "Here you are.")
+        return finding.value, bool(finding.detail.get("lasting"))
+
+    meant = "great, from now on always answer in French"
+    assert found(meant, PRAISE_WITH_MORE - 0.01) == (1, True)
+    assert found(meant, COMPLAINT + 0.01) == (0, True)
+    assert found("That is wrong. From now on use metric units.", -3.0) == (-1, True)

@@ -137,8 +137,8 @@ def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
         words=Shown(),
         heldout=Shown(),
         personas=(),
-        tokenizer_conversations=500,
-        heldout_tasks=48,
+        tokenizer_conversations=300,
+        heldout_tasks=24,
         heldout_answers=8,
         heldout_tools=4,
         heldout_repositories=4,
@@ -148,7 +148,7 @@ def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
     )
     before = make(short)
     longer = replace(
-        short, phases=(Phase("skill", Shown(), TrainingPlan(steps=100, warmup_steps=10)),)
+        short, phases=(Phase("skill", Shown(), TrainingPlan(steps=80, warmup_steps=10)),)
     )
     after = make(longer)
     save(after, longer, tmp_path)
@@ -159,5 +159,5 @@ def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
     assert after.losses[-1] < after.losses[0] / 5
     assert after.greedy.exact_match["all"] > 0.25
     assert set(after.greedy.exact_match) == {"all", "cat", "rm", "sort"}
-    assert json.loads((tmp_path / "recipe.json").read_text())["phases"]["skill"]["steps"] == 100
+    assert json.loads((tmp_path / "recipe.json").read_text())["phases"]["skill"]["steps"] == 80
     assert (tmp_path / "model.safetensors").stat().st_size < MAX_SHIPPED_BYTES

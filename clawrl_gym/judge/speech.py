@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import VerdictDetail
@@ -76,12 +77,10 @@ class Speech:
         if decided:
             code = min(decided, key=lambda each: decided[each].value)
             hit = decided[code]
-            if (
-                read
-                and not hit.lasting
-                and self._is_unlike(code, hit, opening, self._logit(text, request, reply))
-            ):
-                return _unknown(_NONE, f"{hit.rule} holds, and the whole is not like it")
+            if read and self._is_unlike(code, hit, opening, self._logit(text, request, reply)):
+                if not hit.lasting:
+                    return _unknown(_NONE, f"{hit.rule} holds, and the whole is not like it")
+                hit = replace(hit, value=min(hit.value, 0))  # what is wanted from now on stays
             return self._known(code, hit)
         read = read or self._as_before(opening, request)
         if read and restates(text, request):

@@ -228,6 +228,7 @@ def test_an_exported_model_trains_as_it_is_served(outside: Path) -> None:
     assert max(gaps) < 0.15  # what is served is rounded to the export's bfloat16
 
 
+@pytest.mark.nightly  # by day the outside package's environment trains, and this one is played
 def test_the_examples_environment_trains(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     runs.train(
