@@ -40,7 +40,7 @@ class SlowEnv(GuessEnv):
     """Takes its time at the first answer."""
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        time.sleep(1.5)
+        time.sleep(0.8)
         return super().step(action)
 
 
@@ -361,7 +361,7 @@ async def test_a_replay_that_takes_too_long_is_no_grade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = CONFIG.model_dump()
-    values["rollout"] |= {"episode_timeout_s": 1.0}
+    values["rollout"] |= {"episode_timeout_s": 0.4}
     values["env"]["target"] = "tests.test_evaluations:SlowEnv"
     settings = settings_of(EvaluateConfig.of(values), 1, None)
     record = EvaluationRecord.open(tmp_path / "a", replace(settings, weights="w"))
