@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.plain_yaml import plain_values
+from clawrl_gym.judge.language import declared
 from tests.answers import LANGUAGES, speech
+from tests.fakes_judge import shipped_rules
 
 LISTS = Path(__file__).parent / "fixtures" / "replies" / "taken_back.yaml"
 DELETED = ("Delete the two blurred photos.", "I have deleted the 240 photos in your folder.")
@@ -57,3 +59,22 @@ def test_praise_that_goes_on_is_no_complaint_and_often_seen(code: str) -> None:
 )  # fmt: skip
 def test_thanks_for_photos_that_were_deleted_by_mistake_are_none(text: str) -> None:
     assert speech().find(text, *DELETED).value != 1
+
+
+CONTENTED = {
+    "en": ["thanks once more", "great, now I can log in again", "thanks, you always get it right"],
+    "de": ["danke, das haut hin", "super, das macht richtig spass", "danke, ist wiedergefunden"],
+    "fr": ["merci, c'est corrigé", "merci, j'ai récupéré mes photos", "merci, ça rend bien"],
+    "es": ["gracias, ya está reparado", "gracias, rápido y bien", "gracias, he recuperado todo"],
+    "pt": ["obrigado, recuperei as fotos", "obrigado, já está corrigido", "obrigada, consertou"],
+    "ja": ["直してくれてありがとう", "ありがとう、バグが全部消えました"],
+    "ru": ["спасибо, всё отлично работает", "спасибо, купил два дня назад"],
+    "zh": ["谢谢,已经恢复正常了", "谢谢,你真会写", "谢谢,现在能正常看了"],
+}
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_words_of_amends_in_contentment_take_nothing_back(code: str) -> None:
+    rules = declared(shipped_rules())[code].rules
+    found = {text: rules.find(text, False) for text in CONTENTED[code]}
+    assert {text: hit and hit.value for text, hit in found.items()} == dict.fromkeys(found, 1)

@@ -26,6 +26,8 @@ _STRAIGHT = str.maketrans(
     "\u2018\u2019\u02bc\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\u00a1\u00bf",
     "'''" + '"' * 9 + "  ",
 )
+_WRAPPED = re.compile(r"\s*<([a-z][\w-]{0,40})(?: [^<>]{0,200})?>(.*)</\1>\s*", re.DOTALL | re.I)
+"""An element that is all of a text: some clients put a person's words in one."""
 _ROLE = "(?:system|assistant|developer|tool)"
 _QUOTED = re.compile(
     r"```.*?(?:```|\Z)"
@@ -202,6 +204,8 @@ def opening_of(text: str) -> str:
 def own_words(text: str) -> str:
     """What a person says in a text: quotations left out, straight quotation marks."""
     plain = unicodedata.normalize("NFKC", text[:_READ_CHARS]).translate(_STRAIGHT)
+    while wrapped := _WRAPPED.fullmatch(plain):
+        plain = wrapped[2]
     return _QUOTED.sub(f" {_GAP} ", plain).strip()
 
 
