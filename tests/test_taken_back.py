@@ -2,7 +2,7 @@
 
 The lists were written by somebody who had seen neither rules nor recipe. When they were read for
 the first time, 20 of the 240 that do not mean their praise were +1 by the rules of before, and 2
-with those of today.
+by those that were made without them; the 2 were then mended.
 """
 
 from __future__ import annotations
