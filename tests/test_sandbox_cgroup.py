@@ -1,7 +1,10 @@
 """Finding and filling cgroups, on folders that look like version 2 and on the real ones."""
 
+import contextlib
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -222,6 +225,18 @@ def test_folders_of_dead_launchers_are_swept_and_others_kept(tree, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [living, "clawrl-else", "somebody"]
     )
+
+
+def test_a_launcher_that_its_owner_has_left_is_waited_for(tree, tmp_path):
+    program = [sys.executable, "-c", "input()"]  # its last argument is its owner
+    with contextlib.ExitStack() as stack:
+        for owner, swept in ((os.getpid(), True), (os.getppid(), False)):
+            launcher = subprocess.Popen([*program, str(owner)], stdin=subprocess.PIPE)
+            stack.callback(launcher.communicate)
+            (tmp_path / f"clawrl-{identity(launcher.pid)}").mkdir()
+            assert Cgroups(tree).sweep() == swept
+    assert Cgroups(tree).sweep(), "it has ended"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reused_process_number_is_another_process():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.envs.sandbox.interface import Limits
-from clawrl_gym.envs.sandbox.processes import alive, identity
+from clawrl_gym.envs.sandbox.processes import alive, identity, is_orphan
 
 _PREFIX = "clawrl-"
 _REQUIRED = ("memory", "pids")
@@ -176,14 +176,15 @@ class Cgroups:
             _remove_tree(folder)
 
     def sweep(self) -> bool:
-        """Remove what dead launchers left; False when some of it is still in use."""
-        removed = [
-            _remove_tree(folder)
-            for parent in self._home.parents.values()
-            for folder in parent.glob(_PREFIX + "*")
-            if not alive(folder.name.removeprefix(_PREFIX))
-        ]
-        return all(removed)
+        """Remove what dead launchers left; False when some of it is still in use, or a launcher
+        whose owner is gone has not ended yet."""
+        done = True
+        for parent in self._home.parents.values():
+            for folder in parent.glob(_PREFIX + "*"):
+                launcher = folder.name.removeprefix(_PREFIX)
+                left = is_orphan(launcher) if alive(launcher) else not _remove_tree(folder)
+                done = done and not left
+        return done
 
 
 def _v1_memory(limits: Limits) -> list[tuple[str, str, bool]]:
@@ -265,8 +266,9 @@ def open_cgroups(home: CgroupHome | None = None) -> Cgroups | None:
     return cgroups
 
 
-def remove_groups_of_the_dead(within_s: float = 1.0) -> None:
-    """For an owner whose launchers were killed before they could remove their folders.
+def remove_groups_of_the_dead(within_s: float = 3.0) -> None:
+    """For an owner whose launchers were killed before they could remove their folders, or are about
+    to end: whoever ends now kills what it finds.
 
     What died in them takes a moment to be gone.
     """

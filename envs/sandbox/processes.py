@@ -85,6 +85,17 @@ def alive(name: str) -> bool:
         return False
 
 
+def is_orphan(name: str) -> bool:
+    """Whether a launcher that an `identity` names has lost its owner: the process that its last
+    argument is the number of."""
+    try:
+        pid = int(name.split("-")[1])
+        owner = int(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2])
+        return owner != int(_stat(pid)[1])
+    except (OSError, IndexError, ValueError):
+        return False
+
+
 def _start_time(pid: int) -> int:
     return int(_stat(pid)[19])
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,13 @@ def install(timeout_s: float = 280) -> Path:
     return folder
 
 
+def beside_packages(script: str) -> Path:
+    """One of ours, where node finds the packages that it imports."""
+    installed = install() / script
+    installed.write_text((PACKAGE / script).read_text())
+    return installed
+
+
 class OpenClaw:
     """One OpenClaw with its gateway running, pointed at a base URL by the snippet."""
 
@@ -107,6 +115,15 @@ class OpenClaw:
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+        )
+        self._calls = subprocess.Popen(
+            [node(), str(beside_packages("gateway_calls.mjs"))],
+            cwd=folder,
+            env=self._env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
         )
         self._wait_until_ready()
 
@@ -152,10 +169,26 @@ class OpenClaw:
         return done.stdout
 
     def say(self, session_id: str, text: str) -> str:
-        """A message of the user; returns the text of the reply."""
+        """A message of the user, as `openclaw agent` sends it; returns the text of the reply."""
+        answer = self.call(
+            "agent",
+            final=True,
+            message=text,
+            sessionId=session_id,
+            sessionKey=f"agent:main:explicit:{session_id}",
+            deliver=False,
+            timeout=120,
+            idempotencyKey=uuid.uuid4().hex,
+        )
+        return self._text_of(answer)
+
+    def type(self, session_id: str, text: str) -> str:
+        """The same by the command itself, which takes seconds to start."""
         told = self.run("agent", "--session-id", session_id, "--message", text, "--json")
-        answer = json.loads(told[told.index("{") :])
-        assert answer["status"] == "ok", f"{told}\n{self.logged()}"
+        return self._text_of(json.loads(told[told.index("{") :]))
+
+    def _text_of(self, answer: dict[str, Any]) -> str:
+        assert answer["status"] == "ok", f"{answer}\n{self.logged()}"
         return "\n".join(part.get("text") or "" for part in answer["result"]["payloads"])
 
     def tell(self, session_id: str, text: str) -> None:
@@ -163,14 +196,24 @@ class OpenClaw:
         with contextlib.suppress(AssertionError):
             self.say(session_id, text)
 
-    def call(self, method: str, **params: Any) -> Any:
-        """A method of OpenClaw's gateway, as its web page calls it."""
-        told = self.run("gateway", "call", method, "--params", json.dumps(params), "--json")
-        return json.loads(told[told.index("{") :])
+    def call(self, method: str, *, final: bool = False, **params: Any) -> Any:
+        """A method of OpenClaw's gateway, as its web page calls it; `final`: not only that it has
+        been taken."""
+        assert self._calls.stdin is not None
+        assert self._calls.stdout is not None
+        print(
+            json.dumps({"method": method, "params": params, "final": final}),
+            file=self._calls.stdin,
+            flush=True,
+        )
+        line = self._calls.stdout.readline()
+        answer = json.loads(line) if line else {"error": "the process of calls has ended"}
+        assert "result" in answer, f"{method}: {answer['error']}\n{self.logged()}"
+        return answer["result"]
 
     def wake(self, text: str) -> None:
         """An event that makes a heartbeat at once, in the main session."""
-        self.run("system", "event", "--text", text, "--mode", "now")
+        self.call("wake", mode="now", text=text)
 
     def logged(self) -> str:
         """The end of what its gateway printed."""
@@ -179,6 +222,8 @@ class OpenClaw:
 
     def stop(self) -> None:
         """End its gateway and all that it started."""
+        self._calls.kill()
+        self._calls.communicate()
         self._gateway.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._gateway.wait(timeout=60)

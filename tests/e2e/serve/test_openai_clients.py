@@ -11,7 +11,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.e2e.openclaw_client import PACKAGE, install, node
+from tests.e2e.openclaw_client import beside_packages, node
 from tests.e2e.serving import Serving
 
 pytestmark = [pytest.mark.vllm, pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -109,10 +109,8 @@ def test_python_completes_plain_text(client: openai.OpenAI) -> None:
 @pytest.fixture(scope="module")
 def javascript(serving: Serving) -> dict[str, Any]:
     """What the JavaScript client got."""
-    script = install() / "openai_client.mjs"  # beside the packages that it imports
-    script.write_text((PACKAGE / "openai_client.mjs").read_text())
     done = subprocess.run(
-        [node(), str(script)],
+        [node(), str(beside_packages("openai_client.mjs"))],
         env={
             **os.environ,
             "OPENAI_BASE_URL": f"{serving.url}/v1",
