@@ -1,5 +1,5 @@
 """The real OpenClaw talks to the real `serve`: the owner's as it comes, and a user's with our
-plugin and a key of their own."""
+plugin, a key and weights of their own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from clawrl_gym.core.ownership import stored_id
 from clawrl_gym.store import StoreReader
 from clawrl_gym.store.users import Users
 from tests.e2e.openclaw_client import OpenClaw
+from tests.e2e.serve.conftest import USERS
 from tests.e2e.serving import Serving
 
 pytestmark = [
@@ -27,6 +28,7 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
+USER, OTHER = USERS
 WRONG = "No, that is wrong."
 RIGHT = "Thanks, that is right."
 COMPLAINTS = ("No, that is wrong.", "Das ist leider falsch.", "不对,答案是错的。")
@@ -82,26 +84,36 @@ class Pair:
         )
 
 
-@pytest.fixture(scope="module", params=["", "anna"], ids=["owner", "user"])
+@pytest.fixture(scope="module", params=["", USER], ids=["owner", "user"])
 def pair(
-    request: pytest.FixtureRequest, serving: Serving, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
     user = str(request.param)
-    key = Users(serving.folder).add(user) if user else serving.key
+    serving: Serving = request.getfixturevalue("serving_users" if user else "serving")
+    key = key_of(serving, user) if user else serving.key
     claw = OpenClaw(tmp_path_factory.mktemp("claw"), serving.url, key, plugin=bool(user))
-    headers = {"Authorization": f"Bearer {key}"}
     try:
         for name, text in FILES.items():
             (claw.workspace / name).write_text(text)
-        with httpx.Client(base_url=serving.url, headers=headers, timeout=120) as http:
+        with client(serving, key) as http:
             yield Pair(claw, serving, user, http)
     finally:
         claw.stop()
 
 
+def key_of(serving: Serving, user: str) -> str:
+    """A new one."""
+    return Users(serving.folder).renew_key(user)
+
+
+def client(serving: Serving, key: str) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx.Client(base_url=serving.url, headers=headers, timeout=120)
+
+
 OWNER_BY_DAY = pytest.mark.parametrize(
     "pair",
-    ["", pytest.param("anna", marks=pytest.mark.nightly)],
+    ["", pytest.param(USER, marks=pytest.mark.nightly)],
     ids=["owner", "user"],
     indirect=True,
     scope="module",
@@ -174,7 +186,8 @@ def check_next_states(turns: list[dict[str, Any]], said: list[str]) -> None:
 def test_sessions_kinds_next_states_and_verdicts_come_out_exact(pair: Pair) -> None:
     session_id = pair.name("files")
     said = ["Read the file garden.txt", WRONG, "Read the file kitten.txt", RIGHT]
-    for text in said:
+    pair.claw.type(session_id, said[0])
+    for text in said[1:]:
         pair.claw.say(session_id, text)
     session = pair.session(session_id)
     turns = session["turns"]
@@ -282,14 +295,37 @@ def test_after_enough_turns_a_new_version_answers(pair: Pair) -> None:
     assert min(pair.turns(session_id)[-1]["versions"]) > before
 
 
+@pytest.mark.parametrize("pair", [USER], ids=["user"], indirect=True)
 def test_owner_and_user_say_the_same_and_have_sessions_of_their_own(pair: Pair) -> None:
-    session_id = "shared-name"
+    session_id, owners = "shared-name", "the-owners"
     pair.claw.say(session_id, "Hello")
+    for name in (session_id, owners):
+        pair.serving.chat(name, [{"role": "user", "content": "Hello"}])
     assert len(pair.turns(session_id)) == 1
-    if pair.user:
-        as_owner = pair.serving.http.get
-        assert len(as_owner(f"/v1/sessions/{session_id}").json()["turns"]) == 1
-        of_user = as_owner(f"/v1/sessions/{session_id}", params={"user": pair.user}).json()
-        assert (of_user["user"], len(of_user["turns"])) == (pair.user, 1)
-        assert {session["user"] for session in pair.sessions()} == {pair.user}
-        assert pair.http.get("/v1/sessions/files-plain").status_code == 404
+    as_owner = pair.serving.http.get
+    assert len(as_owner(f"/v1/sessions/{session_id}").json()["turns"]) == 1
+    of_user = as_owner(f"/v1/sessions/{session_id}", params={"user": pair.user}).json()
+    assert (of_user["user"], len(of_user["turns"])) == (pair.user, 1)
+    assert {session["user"] for session in pair.sessions()} == {pair.user}
+    assert pair.http.get(f"/v1/sessions/{owners}").status_code == 404
+
+
+@pytest.mark.parametrize("pair", [USER], ids=["user"], indirect=True)
+def test_who_corrects_their_openclaw_changes_its_weights_and_nobody_elses(pair: Pair) -> None:
+    hello = [{"role": "user", "content": "Hello."}]
+    pair.claw.say("day", hello[0]["content"])
+    before = max(pair.turns("day")[-1]["versions"])
+    for _ in range(2):
+        pair.claw.tell("day", WRONG)
+    pair.serving.wait_for(f"{USER}@{before + 1} serves")
+    pair.claw.say("later", "Hello again.")
+    assert min(pair.turns("later")[-1]["versions"]) > before
+    with client(pair.serving, key_of(pair.serving, OTHER)) as other:
+        body = {"model": "policy", "messages": hello, "max_tokens": 8}
+        said = other.post("/v1/chat/completions", json=body, headers={"X-Session-Id": "day"})
+        assert said.headers["X-Weight-Version"] == "0"
+        assert len(other.get("/v1/sessions/day").json()["turns"]) == 1
+        assert other.get("/v1/sessions/later").status_code == 404
+    for name in USERS:
+        has_learned = (pair.serving.folder / f"users/{name}/checkpoints/000001/adapter").is_dir()
+        assert has_learned == (name == USER)
