@@ -50,7 +50,7 @@ def make_package(folder: Path) -> Path:
     return folder
 
 
-def make_model(folder: Path) -> Path:
+def make_model(folder: Path, max_tokens: int = 512) -> Path:
     """Random weights of one layer, tokenizer and chat template."""
     folder.mkdir(parents=True)
     vocab = make_tokenizer(folder, 280)
@@ -80,7 +80,7 @@ def make_model(folder: Path) -> Path:
         "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "dtype": "float32",
         "vocab_size": vocab, "hidden_size": _HIDDEN, "intermediate_size": _INNER,
         "num_hidden_layers": 1, "num_attention_heads": _HEADS, "num_key_value_heads": _KV_HEADS,
-        "head_dim": _HEAD, "max_position_embeddings": 512, "rms_norm_eps": _EPSILON,
+        "head_dim": _HEAD, "max_position_embeddings": max_tokens, "rms_norm_eps": _EPSILON,
         "rope_theta": _THETA, "tie_word_embeddings": True, "eos_token_id": END,
         "bos_token_id": None, "pad_token_id": 0, "hidden_act": "silu", "attention_bias": False,
     }  # fmt: skip
@@ -207,10 +207,10 @@ class Server:
         }
 
     async def _text(self, said: str, *, is_greedy: bool) -> str:
-        numbers: list[str] = re.findall(r"\d+", said)
-        if not numbers:
+        asked = re.match(r"(?:Say|It is) (\d+)", said)
+        if asked is None:
             return "yes"
-        (number,) = numbers
+        number: str = asked[1]
         if said.startswith("It is "):
             return number
         if is_greedy:

@@ -9,13 +9,43 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import clawrl_gym as cg
+from examples import train_run
 from examples.own_agent import PlanningAgent
 from examples.own_algorithm import EarlyTokens
 from examples.own_environment import WordOrderEnv, WordTasks
 from examples.own_judge import ErrorJudge
 from examples.own_logger import CsvLogger
+from tests.numpy_engine import make_model, make_package
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.mark.ray
+@pytest.mark.sandbox
+@pytest.mark.slow
+def test_a_run_from_python_takes_every_class_of_the_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But the environment. vLLM is a stand-in, whose replies are no commands."""
+    monkeypatch.setenv("PYTHONPATH", str(make_package(tmp_path / "stand-in")))
+    run = train_run.main(
+        [
+            f"run.dir={tmp_path / 'run'}", "ui=line", "trainer.steps=1", "eval.tasks=4",
+            "rollout.groups=2", "rollout.group_size=2", "rollout.envs_per_worker=8",
+            f"policy.model={make_model(tmp_path / 'model', 4096)}", "policy.device=cpu",
+            "policy.max_model_len=4096", "learner=simulated", "learner.simulated_step_s=0",
+            "trainer.algorithm=examples.own_algorithm:EarlyTokens",
+            "judge=examples.own_judge:ErrorJudge",
+            "agent=examples.own_agent:PlanningAgent", "agent.options.max_plan_lines=2",
+            "logger=examples.own_logger:CsvLogger",
+        ]
+    )  # fmt: skip
+    assert {step: found.n for step, found in run.evaluations.items()} == {0: 4, 1: 4}
+    assert run.report.is_file()
+    with (run.report.parent / "metrics.csv").open() as file:
+        table = list(csv.reader(file))
+    assert table[0] == ["step", "train/reward", "heldout/success"]
+    assert {row[0] for row in table[1:]} >= {"0", "1"}
 
 
 def test_a_run_takes_25_lines_and_a_loop_of_ones_own_80() -> None:

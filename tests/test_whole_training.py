@@ -23,6 +23,7 @@ from clawrl_gym.core.types import Sample
 from clawrl_gym.run.train import TrainingRun
 from clawrl_gym.store import StoreReader
 from clawrl_gym.store.schema import DATABASE_FILE
+from tests.e2e import runs
 from tests.numpy_engine import STALLS, Model, make_model, make_package
 from tests.waiting import until
 
@@ -136,6 +137,24 @@ async def test_a_run_that_was_interrupted_goes_on_as_if_it_had_not_been(
     check_checkpoints(whole)
     check_timeline(whole)
     check_end(whole)
+
+
+def test_ctrl_c_ends_the_command_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(make_package(tmp_path / "stand-in")))
+    folder = tmp_path / "run"
+    model = f"policy.model={make_model(tmp_path / 'model')}"
+    run = runs.start(
+        folder, *SETTINGS, model, "trainer=grpo", "learner=simulated", "trainer.steps=50"
+    )
+    runs.wait_for_line(run, "step 1/")
+    below = descendants(run.pid)
+    output = runs.interrupt(run)
+    assert run.returncode == 130
+    assert output.endswith(f"go on with: python -m clawrl_gym.train resume={folder}\n")
+    assert "Traceback" not in output
+    assert runs.still_alive(below) == set()
 
 
 def check_interruption(whole: Whole) -> None:

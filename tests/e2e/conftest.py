@@ -17,7 +17,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder,
         "env=terminal",
         f"trainer.steps={runs.TRAINED_STEPS}",
-        "eval.tasks=88",
+        "eval.tasks=44",
+        "rollout.groups=8",
         "seed=1",
         f"learner.remote_checkpoints={folder.parent / 'there'}",
     )

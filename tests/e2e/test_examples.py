@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import shutil
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import clawrl_gym as cg
 from clawrl_gym.run.export import export_run
 from clawrl_gym.store import StoreReader
 from tests.e2e import runs
@@ -106,39 +104,6 @@ class Noting(Learner):
         (Path(folder).parent / "noted").write_text(str(self.updates))
 ''',
 }
-
-
-@pytest.fixture(scope="module")
-def from_python(tmp_path_factory: pytest.TempPathFactory) -> cg.TrainingRun:
-    """A run started from Python, with every class of the examples but the environment."""
-    from examples.train_run import main
-
-    return main(
-        [
-            f"run.dir={tmp_path_factory.mktemp('python') / 'run'}",
-            "ui=line",
-            *SMALL,
-            "trainer.steps=1",
-            "trainer.algorithm=examples.own_algorithm:EarlyTokens",
-            "judge=examples.own_judge:ErrorJudge",
-            "agent=examples.own_agent:PlanningAgent",
-            "agent.options.max_plan_lines=2",
-            "logger=examples.own_logger:CsvLogger",
-        ]
-    )
-
-
-def test_a_run_from_python(from_python: cg.TrainingRun) -> None:
-    assert sorted(from_python.evaluations) == [0, 1]
-    assert from_python.evaluations[1].n == 4
-    assert from_python.report.is_file()
-
-
-def test_the_examples_classes_train(from_python: cg.TrainingRun) -> None:
-    with (from_python.report.parent / "metrics.csv").open() as file:
-        table = list(csv.reader(file))
-    assert table[0] == ["step", "train/reward", "heldout/success"]
-    assert {row[0] for row in table[1:]} >= {"0", "1"}
 
 
 async def test_a_loop_of_ones_own_learns(

@@ -78,6 +78,7 @@ def test_the_report_shows_hints_and_what_the_teacher_thought(hybrid: Path) -> No
     assert "What the teacher thought" in page
 
 
+@pytest.mark.nightly  # by day a run of rewards and hints has both, in test_main_job.py
 @pytest.mark.sandbox
 def test_failed_checks_teach_a_terminal_agent_without_any_reward(tmp_path: Path) -> None:
     folder = tmp_path / "run"
