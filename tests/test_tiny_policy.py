@@ -21,6 +21,7 @@ from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.policy.shipped import shipped_dir
 from tests.narrow import plain_text
+from tools.tiny_policy import evaluation
 from tools.tiny_policy.careless import SLIPS, demonstrated
 from tools.tiny_policy.conversations import Conversation, encode, render
 from tools.tiny_policy.phases import Phase
@@ -131,7 +132,9 @@ class Shown:
 
 
 @pytest.mark.slow
-def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
+def test_the_shortened_recipe_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Who has not learned when to end talks as long as may be.
+    monkeypatch.setattr(evaluation, "MAX_REPLY_TOKENS", 32)
     short = Recipe(
         phases=(Phase("skill", Shown(), TrainingPlan(steps=1, warmup_steps=10)),),
         words=Shown(),
@@ -139,11 +142,11 @@ def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
         personas=(),
         tokenizer_conversations=300,
         heldout_tasks=24,
-        heldout_answers=8,
-        heldout_tools=4,
-        heldout_repositories=4,
-        heldout_pages=4,
-        heldout_chats=4,
+        heldout_answers=2,
+        heldout_tools=1,
+        heldout_repositories=1,
+        heldout_pages=1,
+        heldout_chats=1,
         threads=1,
     )
     before = make(short)

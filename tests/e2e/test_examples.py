@@ -111,7 +111,8 @@ async def test_a_loop_of_ones_own_learns(
 ) -> None:
     from examples import rl_loop
 
-    monkeypatch.setattr(rl_loop, "GROUPS", 8)
+    monkeypatch.setattr(rl_loop, "GROUPS", 4)
+    monkeypatch.setattr(rl_loop, "HELDOUT_TASKS", 24)
     success = await rl_loop.main(2, ["learner.threads=1"])
     printed = capsys.readouterr().out
     assert printed.count("swap 0.") == 2
