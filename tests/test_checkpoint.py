@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.policy.checkpoints import last_checkpoint, list_checkpoints, pinned
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.trainers.checkpoint import LearnerState, write_state
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
@@ -200,6 +203,15 @@ def make_run(folder: Path, *versions: int) -> Path:
     for version in versions:
         shutil.copytree(shipped_dir(), folder / "checkpoints" / f"{version:06d}")
     return folder
+
+
+def test_a_state_for_which_there_is_no_room_says_so() -> None:
+    state: LearnerState = {
+        "optimizer": {"moment": torch.zeros(10_000)},
+        "updates": 1, "skipped": 0, "rng": torch.get_rng_state(),
+    }  # fmt: skip
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        write_state(state, Path("/dev/full"))
 
 
 def test_a_runs_folder_is_its_newest_whole_checkpoint(tmp_path: Path) -> None:

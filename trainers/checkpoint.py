@@ -63,6 +63,17 @@ def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) ->
     partial.replace(folder / WEIGHTS)
 
 
+def write_state(state: LearnerState, path: Path) -> None:
+    """Raises OSError, of a full disk for example; torch's own error would not say of what."""
+    try:
+        with path.open("wb") as file:
+            torch.save(state, file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
 def write_checkpoint(
     model: PackedModel, state: LearnerState, model_dir: Path, folder: Path
 ) -> None:
@@ -74,7 +85,7 @@ def write_checkpoint(
     own = partial / LEARNER
     try:
         own.mkdir(parents=True)
-        torch.save(state, own / STATE)
+        write_state(state, own / STATE)
         names = adapter.names_in_files(model.net) if model.adapted else None
         if model.adapted:
             adapter.write_adapter(model.net, partial / ADAPTER)
