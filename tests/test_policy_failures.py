@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 
@@ -24,11 +25,21 @@ class Broken(StubServer):
         return [sys.executable, "-c", self.program]
 
 
-def server(folder: Path, program: str = "", **config: object) -> tuple[StubServer, list[str]]:
+class Healing(Broken):
+    """The second time its program is a stub that serves."""
+
+    def _argv(self) -> list[str]:
+        broken, self.program = self.program, ""
+        return [sys.executable, "-c", broken] if broken else StubServer._argv(self)
+
+
+def server(
+    folder: Path, program: str = "", kind: type[StubServer] = Broken, **config: object
+) -> tuple[StubServer, list[str]]:
     """It, and what is told of its phases."""
     phases: list[str] = []
     policy = PolicyConfig.model_validate({"device": "cpu", **config})
-    made = (Broken if program else StubServer)(
+    made = (kind if program else StubServer)(
         policy, shipped_dir(), folder / "serving", folder / "vllm.log", phases.append
     )
     if isinstance(made, Broken):
@@ -44,7 +55,6 @@ def server(folder: Path, program: str = "", **config: object) -> tuple[StubServe
             "import os; os.kill(os.getpid(), 15)",
             r"vLLM died of signal 15.*; the whole log is .*log",
         ),
-        ("import os; os.kill(os.getpid(), 9)", r"vLLM was killed \(signal 9: out of memory\?\); t"),
     ],
 )
 async def test_a_program_that_ends_while_it_starts_is_told_with_its_last_words(
@@ -55,6 +65,34 @@ async def test_a_program_that_ends_while_it_starts_is_told_with_its_last_words(
         await broken.start()
     assert phases == ["starting vLLM"]
     assert (broken.pid, broken.alive) == (None, False)
+
+
+KILLED = r"vLLM was killed \(signal 9: out of memory\?\); the whole log"
+GONE = r"vLLM ended with exit code 1: its engine ended without a word"
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", KILLED),
+        ("print('RuntimeError: engine core exited unexpectedly.'); exit(1)", GONE),
+    ],
+)
+async def test_what_is_killed_while_it_starts_is_started_once_more(
+    tmp_path: Path, program: str, says: str
+) -> None:
+    broken, phases = server(tmp_path, program)
+    with pytest.raises(PolicyError, match=says):
+        await broken.start()
+    assert phases[::2] == ["starting vLLM", "starting vLLM"]
+    assert re.fullmatch(f"{says}.*; starting it again", phases[1])
+
+
+async def test_it_serves_when_only_its_first_start_was_killed(tmp_path: Path) -> None:
+    healing, phases = server(tmp_path, "import os; os.kill(os.getpid(), 9)", Healing)
+    await healing.start()
+    assert (phases[0], phases[2:]) == ("starting vLLM", ["starting vLLM", "ready"])
+    await healing.stop()
 
 
 async def test_a_reason_with_a_cure_is_a_matter_of_the_configuration(tmp_path: Path) -> None:

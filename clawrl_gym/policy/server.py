@@ -27,7 +27,7 @@ from clawrl_gym.policy.adapters import Adapters
 from clawrl_gym.policy.client import Health, PolicyClient, Sampling
 from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
 from clawrl_gym.policy.models import Device, check_context, resolve_device
-from clawrl_gym.policy.server_log import ServerLog, advice
+from clawrl_gym.policy.server_log import WITHOUT_A_WORD, ServerLog, advice
 from clawrl_gym.policy.serving_folder import ServingFolder
 
 _STOP_S = 3.0
@@ -41,6 +41,10 @@ _PATIENCE = 12
 _LOSS: dict[Health, int] = {"well": -_PATIENCE, "silent": 1, "ill": _PATIENCE // 2}
 """What one check takes of that patience: an engine that has died does not come back, but its
 server may hang on its way out."""
+
+
+class Killed(PolicyError):
+    """The server, or its engine, ended in a way that says nothing of the configuration."""
 
 
 class PolicyServer:
@@ -113,8 +117,8 @@ class PolicyServer:
     async def start(self, version: int = 0, weights: Path | None = None) -> None:
         """Serve the model's own weights, or others, as `version`; returns when it answers.
 
-        Raises ConfigError or PolicyError in one line, with vLLM's own last words; leaves nothing
-        behind then.
+        What is killed while it starts is started once more. Raises ConfigError or PolicyError in
+        one line, with vLLM's own last words; leaves nothing behind then.
         """
         self._device = resolve_device(self._config.device)
         check_context(self._config.max_model_len, self._model_dir)
@@ -122,7 +126,7 @@ class PolicyServer:
         try:
             self.reserve()
             await asyncio.to_thread(self.folder.create, self._model_dir, version, weights)
-            await self._launch()
+            await self._launch_first()
         except BaseException:
             await self.stop()
             raise
@@ -158,6 +162,15 @@ class PolicyServer:
         """End the server at once; `watch` starts it again."""
         if self._process is not None:
             signal_group(self._process.pid, signal.SIGKILL)
+
+    async def _launch_first(self) -> None:
+        try:
+            await self._launch()
+        except Killed as error:
+            if self._stopping:
+                raise
+            self._on_phase(f"{error}; starting it again")
+            await self._launch()
 
     async def _launch(self) -> None:
         async with self._launching:
@@ -295,7 +308,8 @@ class PolicyServer:
         cure = advice(words)
         message = f"vLLM {symptom}{words}; "
         if cure is None:
-            return PolicyError(message + f"the whole log is {self._log_path}")
+            kind = Killed if was_killed or WITHOUT_A_WORD in words else PolicyError
+            return kind(message + f"the whole log is {self._log_path}")
         return ConfigError(message + f"{cure} (log: {self._log_path})")
 
 

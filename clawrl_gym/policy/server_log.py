@@ -43,7 +43,7 @@ _ENDS = ("[shutdown]", "nanobind:")
 _ENGINE_GONE = ("engine core exited unexpectedly", "EngineDeadError")
 _GENERIC = ("Engine core initialization failed", *_ENGINE_GONE, "leaked", "CancelledError",
             "validation error for")  # fmt: skip
-_WITHOUT_A_WORD = "its engine ended without a word, as when the system kills it for its memory"
+WITHOUT_A_WORD = "its engine ended without a word, as when the system kills it for its memory"
 _TAIL_BYTES = 256 * 1024
 
 
@@ -75,14 +75,14 @@ class ServerLog:
         if fatal is not None and (cause := _errors(lines[fatal:])):
             return cause[0][:600]
         if _is_any(_ENGINE_GONE[:1], " ".join(lines)):
-            return _WITHOUT_A_WORD
+            return WITHOUT_A_WORD
         before = list(takewhile(lambda line: not _is_any(_ENDS, line), lines))
         uncaught = _errors(line for line in tail[: len(before)] if not _LEVEL.match(line))
         logged = [] if _is_any((_SERVES,), " ".join(before)) else _errors(before)
         if error := (uncaught[:1] or logged[-1:]):
             return error[0][:600]
         if _is_any(_ENGINE_GONE, " ".join(lines)):
-            return _WITHOUT_A_WORD
+            return WITHOUT_A_WORD
         words = [line for line in before if line]
         return " | ".join(words[-3:])[:600] or "it said nothing"
 
