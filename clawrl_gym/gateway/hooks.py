@@ -26,3 +26,5 @@ class Hooks:
     """A live session ended, explicitly or because it was idle."""
     on_delete: Callable[[str], None] = _ignore
     """A session is about to be deleted with all its data."""
+    on_deleted: Callable[[str], None] = _ignore
+    """A session is gone; who read it meanwhile may have made something of it."""

@@ -77,18 +77,26 @@ class Responder:
         return time.monotonic() - self._last_contact_s > self._absent_s
 
     async def reply(self, messages: list[Message], tools: list[Tool]) -> Message | None:
-        """The environment's reply; None when the policy is to answer from now on."""
+        """The environment's reply; None when the policy is to answer from now on.
+
+        Raises Refusal (409) when another request of the session has taken its place.
+        """
         if messages != self._last_request:
             self._pending, self._tools, self._reply = messages, tools, None
             self._change()
-        while self._reply is None and not self.over:
+        while True:
+            if self._reply is not None and messages == self._last_request:
+                return self._reply
+            if self.over:
+                return None
+            if messages not in (self._pending, self._last_request):
+                raise Refusal(409, "a later request of this session took its place", "superseded")
             changed = self._changed
             try:
                 async with asyncio.timeout(max(0.01, self._absent_s / 4)):
                     await changed.wait()
             except TimeoutError:
                 self.over = self.is_absent
-        return self._reply
 
     def put(self, reply: Message) -> None:
         """The environment's reply to the request that waits. Raises Refusal when none does."""

@@ -184,7 +184,7 @@ class Sessions:
         """
         arrived_s = time.time()
         row = _row(identity.session_id, labels, identity.matched_by)
-        async with self._inside(identity.session_id, row, reopens=True) as session:
+        async with self._inside(identity.session_id, row, reopens=True, admits=True) as session:
             request = TurnRequest(session, identity, messages, arrived_s, session.life)
             with session.under_way(request):
                 async with session.one_at_a_time(identity.exact_request):
@@ -192,10 +192,15 @@ class Sessions:
                     yield request
 
     @asynccontextmanager
-    async def use(self, session_id: str, labels: Labels | None) -> AsyncIterator[Session]:
-        """A session as it is; without labels it is not made. Raises Refusal (404) then."""
+    async def use(
+        self, session_id: str, labels: Labels | None, *, stays: bool = False
+    ) -> AsyncIterator[Session]:
+        """A session as it is; without labels it is not made. `stays`: one that is made stays open.
+
+        Raises Refusal: there is none (404), too many are open (429).
+        """
         row = None if labels is None else _row(session_id, labels, None)
-        async with self._inside(session_id, row, reopens=False) as session:
+        async with self._inside(session_id, row, reopens=False, admits=stays) as session:
             yield session
 
     async def end(
@@ -207,7 +212,12 @@ class Sessions:
         error: str | None,
     ) -> bool:
         """Record the outcome, and the next state of the last turn; False when it had ended."""
-        return await self.recorder.shielded(self._end(session, state, reward, stop_reason, error))
+
+        async def end_alone() -> bool:
+            async with session.opening:  # else a request could open it while it ends
+                return await self._end(session, state, reward, stop_reason, error)
+
+        return await self.recorder.shielded(end_alone())
 
     async def delete(self, session_id: str) -> bool:
         """Delete a session with all its data; False when there is none. Requests in it fail."""
@@ -263,18 +273,24 @@ class Sessions:
         stop_reason: str,
         error: str | None,
     ) -> bool:
-        session.ended = True
-        self._last_s.pop(session.id, None)
+        had_ended, session.ended = session.ended, True
+        last_s = self._last_s.pop(session.id, None)
         newest = session.graph.newest("main")
         lasting = self._identifier.transient.removed_from(state or [])
         answer = [message for message in lasting if is_conversation(message)]
-        if newest is not None and answer:
-            await self.recorder.record_answer(session, session.life, newest, answer)
-        if session.is_rollout:
-            session.drop_turns()
-        ended = await self._store.end_session(
-            session.id, reward=reward, stop_reason=stop_reason, error=error
-        )
+        try:
+            if newest is not None and answer:
+                await self.recorder.record_answer(session, session.life, newest, answer)
+            if session.is_rollout:
+                session.drop_turns()
+            ended = await self._store.end_session(
+                session.id, reward=reward, stop_reason=stop_reason, error=error
+            )
+        except StoreError:  # it is open still, and idle some time
+            session.ended = had_ended
+            if last_s is not None:
+                self._last_s[session.id] = last_s
+            raise
         if ended and not session.is_rollout:
             self._hooks.on_end(session.id)
         return ended
@@ -287,57 +303,61 @@ class Sessions:
             try:
                 await self._end(session, None, None, StopReason.IDLE.value, None)
             except StoreError as error:
-                session.ended = False
-                self._last_s[session_id] = last_s
                 _log.error("idle session %s is ended at the next try: %s", session_id, error)
 
     async def _delete(self, session_ids: list[str], ended_before_s: float) -> int:
-        """Delete what is there, and ended before; returns how many."""
+        """Delete what is there, and ended before (`math.inf`: or has not ended); returns how
+        many."""
         async with AsyncExitStack() as stack:
             deleted_ids = []
             for session_id in sorted(session_ids):  # in one order: two of these do not deadlock
                 session = await stack.enter_async_context(self._cache.entered(session_id))
                 await stack.enter_async_context(session.opening)
                 row = await self._store.session(session_id)
-                if row is None or (row.ended_s or -math.inf) >= ended_before_s:
-                    continue
+                if row is None or not _ended_before(row, ended_before_s):
+                    continue  # somebody has come back, perhaps
                 session.delete()
                 self._last_s.pop(session_id, None)
                 self._identifier.forget(session_id)
                 self._hooks.on_delete(session_id)
                 deleted_ids.append(session_id)
-            return await self._store.delete_sessions(deleted_ids)
+            count = await self._store.delete_sessions(deleted_ids)
+            for session_id in deleted_ids:
+                self._hooks.on_deleted(session_id)
+            return count
 
     @asynccontextmanager
     async def _inside(
-        self, session_id: str, row: SessionRow | None, reopens: bool
+        self, session_id: str, row: SessionRow | None, *, reopens: bool, admits: bool
     ) -> AsyncIterator[Session]:
         async with self._cache.entered(session_id) as session:
             async with session.opening:
-                await self._open(session, row, reopens)
+                await self._open(session, row, reopens, admits)
             try:
                 yield session
             finally:
                 self._touch(session)
 
-    async def _open(self, session: Session, row: SessionRow | None, reopens: bool) -> None:
+    async def _open(
+        self, session: Session, row: SessionRow | None, reopens: bool, admits: bool
+    ) -> None:
         """Read a session or begin it, and open it again where it has ended."""
         if not session.is_loaded:
-            await self._load(session, row, reopens)
+            await self._load(session, row, admits)
         if session.ended and reopens and not session.is_rollout:
             self._admit(session.id)
             await self._store.reopen_session(session.id)
             session.ended = False
         self._touch(session)
 
-    async def _load(self, session: Session, row: SessionRow | None, reopens: bool) -> None:
+    async def _load(self, session: Session, row: SessionRow | None, admits: bool) -> None:
         if row is not None and row.source == "rollout" and await self._store.add_session(row):
             return session.begin_rollout()  # nearly always: it is new
         stored = await self._store.session(session.id) or row
         if stored is None:
             raise no_session(session.id)
         if stored is row:
-            if reopens and row.source == "live":
+            if admits and row.source == "live":
                 self._admit(session.id)
             await self._begin(row)
         await self._cache.load(session, stored)
@@ -364,6 +384,12 @@ class Sessions:
 
     def _open_of(self, user: str) -> int:
         return sum(user_of(session_id) == user for session_id in self._last_s)
+
+
+def _ended_before(row: SessionRow, ended_before_s: float) -> bool:
+    if ended_before_s == math.inf:
+        return True
+    return row.ended_s is not None and row.ended_s < ended_before_s
 
 
 def _too_many(what: str) -> Refusal:

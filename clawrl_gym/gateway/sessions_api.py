@@ -102,7 +102,7 @@ class SessionsApi:
     async def begin(self, request: web.Request) -> web.Response:
         """POST /sessions/ID/begin: what its labels say holds for requests that bring none."""
         session_id = named_session(request)
-        async with self._sessions.use(session_id, labels_by(request)) as session:
+        async with self._sessions.use(session_id, labels_by(request), stays=True) as session:
             return web.json_response({"session_id": name_of(session_id), "ended": session.ended})
 
     async def end_known(self, request: web.Request) -> web.Response:

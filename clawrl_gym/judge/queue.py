@@ -20,6 +20,8 @@ from clawrl_gym.judge.interface import Judge
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.store import Store
 
+_RETRY_S = 5.0
+"""Between tries, while the store cannot be used."""
 _USER_MESSAGES = 3
 """Newest user messages that a waiting turn keeps; the rest of it would only take memory."""
 
@@ -91,7 +93,12 @@ class JudgeQueue:
                 self._freed.clear()
                 await self._freed.wait()
             self._more.clear()
-            unjudged = await self._store.unjudged(2 * self._max_waiting)
+            try:
+                unjudged = await self._store.unjudged(2 * self._max_waiting)
+            except StoreError as error:
+                _log.warning("turns wait in the store for their verdicts: %s", error)
+                self._ask_later()
+                continue
             for turn_id in unjudged:
                 if len(self._queued) >= self._max_waiting:
                     self._more.set()
@@ -107,9 +114,14 @@ class JudgeQueue:
             except StoreError as error:
                 self._lost["not recorded"] += 1
                 _log.warning("turn %d waits in the store for its verdict: %s", turn_id, error)
+                self._ask_later()
             finally:
                 self._queued.discard(turn_id)
                 self._freed.set()
+
+    def _ask_later(self) -> None:
+        """There may be room on the disk then."""
+        asyncio.get_running_loop().call_later(_RETRY_S, self._more.set)
 
     async def _judge(self, verdict_maker: VerdictMaker, turn_id: int, turn: Turn | None) -> None:
         if turn is None:

@@ -28,7 +28,7 @@ class LastReport:
         self._deletions = 0
 
     def session_deleted(self, session_id: str) -> None:
-        """A session is about to be deleted; a page that is being written now is not kept."""
+        """A session is about to be deleted, or was: a page that is being written is not kept."""
         self._deletions += 1
         self._remove()
 

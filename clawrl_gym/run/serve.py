@@ -151,6 +151,7 @@ class Service:
             on_verdict=self._on_verdict,
             on_end=self._on_end,
             on_delete=self._on_delete,
+            on_deleted=self._last_report.session_deleted,
         )
         if parts.policy.adapter is not None:
             await self._lines.restore(self._ready)

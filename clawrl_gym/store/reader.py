@@ -79,6 +79,11 @@ class StoreReader:
         rows = self._db.execute("SELECT * FROM sessions ORDER BY rowid")
         return [session_of(row) for row in rows]
 
+    def live_ids(self) -> set[str]:
+        """Of all live sessions."""
+        rows = self._db.execute("SELECT id FROM sessions WHERE source = 'live'")
+        return {session_id for (session_id,) in rows}
+
     def session(self, session_id: str) -> SessionRow | None:
         row = self._db.execute("SELECT * FROM sessions WHERE id=?", (session_id,)).fetchone()
         return None if row is None else session_of(row)
@@ -277,10 +282,15 @@ class StoreReader:
         return [v for v in verdicts if v is not None and can_teach(v)]
 
     def ended_without_yield(self) -> list[str]:
-        """Live sessions that ended and whose yield is not known, oldest first."""
+        """Live sessions whose end has not been taken up, oldest first: what came of them is not
+        known, or their outcome is no feedback on their last main turn yet."""
         rows = self._db.execute(
-            "SELECT id FROM sessions WHERE source = 'live' AND samples IS NULL "
-            "AND ended_s IS NOT NULL ORDER BY ended_s"
+            "SELECT id FROM sessions WHERE source = 'live' AND ended_s IS NOT NULL AND ("
+            "(why IS NULL AND COALESCE(samples, 0) = 0) OR (reward != 0 AND EXISTS ("
+            "SELECT 1 FROM (SELECT id FROM turns WHERE session_id = sessions.id AND kind = 'main' "
+            "ORDER BY idx DESC LIMIT 1) AS last WHERE NOT EXISTS ("
+            "SELECT 1 FROM verdicts WHERE turn_id = last.id AND kind = 'feedback')))) "
+            "ORDER BY ended_s"
         )
         return [session_id for (session_id,) in rows]
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from clawrl_gym.core.errors import ClawError
+from clawrl_gym.core.errors import ClawError, StoreError
 from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.metrics import ERRORS_PREFIX
 from clawrl_gym.core.provenance import Start
 from clawrl_gym.core.types import Json, Verdict
+from clawrl_gym.store import StoreReader
+from clawrl_gym.store.schema import DATABASE_FILE
 from clawrl_gym.ui import charts, pages
 from clawrl_gym.ui.headline import headline
 from clawrl_gym.ui.judging import why
@@ -29,14 +31,35 @@ _MOST_OPEN_SETTINGS = 16
 
 
 def write_report(folder: Path) -> Path:
-    """Write report.html of a run, finished or not; raises ClawError when there is no run."""
+    """Write report.html of a run, finished or not.
+
+    Raises ClawError when there is no run, or when a session was deleted meanwhile, of which the
+    page may tell: it is not kept.
+    """
+    before = _live_sessions(folder)
     page = render_page(read_run(folder))
     path = folder / REPORT_FILE
     try:
         replace_text(path, page)
+        if not before <= _live_sessions(folder):
+            path.unlink(missing_ok=True)
+            raise ClawError("a session was deleted while the report was written: write it again")
     except OSError as error:
         raise ClawError(f"cannot write {str(path)!r}: {error}") from error
     return path
+
+
+def _live_sessions(folder: Path) -> set[str]:
+    if not (folder / DATABASE_FILE).exists():
+        return set()
+    try:
+        reader = StoreReader(folder)
+    except StoreError:  # the page itself says why
+        return set()
+    try:
+        return reader.live_ids()
+    finally:
+        reader.close()
 
 
 def render_page(run: RunData) -> str:
