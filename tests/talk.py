@@ -26,10 +26,12 @@ class Talk:
         self.judged: list[Turn] = []
         self.ended: list[str] = []
         self.deleted: list[str] = []
+        self.gone: list[str] = []
         hooks = Hooks(
             on_next_state=self.judged.append,
             on_end=self.ended.append,
             on_delete=self.deleted.append,
+            on_deleted=self.gone.append,
         )
         self.sessions = Sessions(store, config or shipped(), max_open, hooks)
 

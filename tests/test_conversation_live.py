@@ -224,6 +224,26 @@ async def test_the_turn_budget_truncates_and_the_policy_goes_on(
     assert await again is None
 
 
+async def test_a_later_request_takes_a_seats_place_and_the_reply_is_its_own(
+    responders: Responders,
+) -> None:
+    claim = asyncio.create_task(responders.claim(5.0))
+    await until(lambda: responders._claims)
+    seat = responders.of("s", True)
+    assert seat is not None
+    await claim
+    first = asyncio.create_task(seat.reply([user("hi")], []))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(seat.reply([user("other")], []))
+    await asyncio.sleep(0)
+    seat.put(assistant("to other"))
+    assert await second == assistant("to other")
+    with pytest.raises(Refusal, match="took its place") as refused:
+        await first
+    assert refused.value.status == 409
+    assert await seat.reply([user("other")], []) == assistant("to other"), "sent again"
+
+
 async def test_a_gateway_that_is_not_there_is_an_error() -> None:
     with pytest.raises(EnvError, match="gave no answer"):
         await asyncio.to_thread(live("http://127.0.0.1:9").reset)

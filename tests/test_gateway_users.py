@@ -282,6 +282,15 @@ async def test_one_users_open_sessions_are_limited(bench: Bench) -> None:
         assert statuses == [200, 200, 200, last]
 
 
+async def test_sessions_that_are_begun_count_as_open_ones(bench: Bench) -> None:
+    bench.config = bench.config.model_copy(update={"max_sessions_per_user": 2})
+    house = await make_house(bench)
+    begun = [(await house.ask("anna", "POST", f"/sessions/{name}/begin"))[0] for name in "abac"]
+    assert begun == [200, 200, 200, 429]
+    assert (await house.ask("anna", "POST", "/sessions/d/end"))[0] == 200, "it does not stay"
+    assert bench.gateway.sessions.open_count == 2
+
+
 async def test_retention_can_be_a_users_own(bench: Bench) -> None:
     bench.live = LiveConfig(retention_days=10)
     bench.users = Users(bench.folder)

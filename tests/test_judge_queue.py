@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import JudgeConfig
+from clawrl_gym.core.errors import DiskFull
 from clawrl_gym.core.types import INTERRUPTED, Turn, Verdict
+from clawrl_gym.judge import queue
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.store import Store
 from tests.fakes_judge import ScriptedJudge, a_turn, live_session, stored, user
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -168,6 +171,26 @@ async def test_a_flood_beyond_the_bound_waits_in_the_store_and_nothing_is_judged
         await asyncio.sleep(0.05)  # time for a second verdict, if there were one
     assert sorted(v.turn_id for v in told.verdicts) == [turn.id for turn in turns]
     assert await store.unjudged(100) == []
+
+
+async def test_what_the_disk_refused_is_judged_when_there_is_room(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: Any) -> Any:
+        raise DiskFull("full")
+
+    monkeypatch.setattr(queue, "_RETRY_S", 0.05)
+    told = Told()
+    async with judging(store, ScriptedJudge(), told) as judge:
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "add_verdict", full)
+            patch.setattr(store, "unjudged", full)
+            (turn,) = await answered(store, 1)
+            judge.add(turn)
+            await until(lambda: judge.counters["not recorded"] > 0)
+            await asyncio.sleep(0.1)  # it is tried again meanwhile
+        (verdict,) = await told.wait(1)
+    assert verdict.turn_id == turn.id
 
 
 async def test_a_turn_that_was_deleted_meanwhile_is_left_alone(store: Store) -> None:

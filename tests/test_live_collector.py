@@ -543,6 +543,33 @@ async def test_waiting_samples_and_unfinished_ends_survive_a_restart(store: Stor
         assert await live.yielded("t") == (1, None)
 
 
+@pytest.mark.parametrize("value", [1, 0])
+async def test_an_outcome_that_was_not_taken_up_is_after_a_restart(
+    store: Store, value: int
+) -> None:
+    async with collecting(store) as live:
+        await live.judged(await stored(store, a_turn(), user("thanks")), value)
+        last = await stored(store, a_turn(index=1))
+    await store.end_session("s", reward=-1.0, stop_reason="terminated")
+    assert await store.ended_without_yield() == ["s"]
+    async with collecting(store, restore=True) as live:
+        await live.collector.settled()
+        verdicts = await store.verdicts_of("s")
+    assert last.id is not None
+    assert [(verdict.kind, verdict.reward) for verdict in verdicts[last.id]] == [("feedback", -1.0)]
+    assert await store.ended_without_yield() == []
+
+
+async def test_a_session_whose_samples_were_withdrawn_is_taken_up_at_its_end(store: Store) -> None:
+    async with collecting(store) as live:
+        turn = await stored(store, a_turn(), user("?"))
+        await live.judged(turn, 1)
+        await live.judged(turn, 0, "feedback")
+        assert await live.yielded() == (0, None)
+    await store.end_session("s", reward=None, stop_reason="idle")
+    assert await store.ended_without_yield() == ["s"]
+
+
 async def test_nothing_of_a_deleted_session_is_trained_on(store: Store) -> None:
     async with collecting(store) as live:
         await live.judged(await stored(store, a_turn(), user("wrong")), -1)

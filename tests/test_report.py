@@ -5,6 +5,7 @@ import html.parser
 import itertools
 import json
 import re
+import sqlite3
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,11 @@ from clawrl_gym.core.types import Sample, Turn
 from clawrl_gym.report import main
 from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.store import SessionRow, Store, UpdateRow
+from clawrl_gym.store.schema import DATABASE_FILE
+from clawrl_gym.ui import report
 from clawrl_gym.ui.charts import write_curve_svg
 from clawrl_gym.ui.report import write_report
+from clawrl_gym.ui.run_data import RunData
 from clawrl_gym.ui.svg import Series, line_chart, span_of, ticks
 from clawrl_gym.ui.timeline import Span, busy_share, spans_of, timeline_svg
 from clawrl_gym.ui.transcripts import advantages_of, choose, pieces
@@ -497,6 +501,25 @@ def test_a_report_is_gone_with_a_deleted_session(tmp_path: Path) -> None:
     last_report.session_deleted("talk-0")  # there is none yet
     last_report.write()
     last_report.session_deleted("talk-1")
+    assert not (folder / "report.html").exists()
+
+
+def test_a_report_of_a_session_that_is_deleted_elsewhere_meanwhile_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_serving(tmp_path / "serve", "+-")
+    render = report.render_page
+
+    def slow(run: RunData) -> str:
+        page = render(run)
+        with sqlite3.connect(folder / DATABASE_FILE) as db:
+            db.execute("UPDATE sessions SET id = 'other' WHERE id = 'talk-0'")
+        db.close()
+        return page
+
+    monkeypatch.setattr(report, "render_page", slow)
+    with pytest.raises(ClawError, match="was deleted while the report was written"):
+        write_report(folder)
     assert not (folder / "report.html").exists()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import LiveConfig
-from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.errors import DiskFull, StoreError
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.graph import MAX_TURNS
 from clawrl_gym.gateway.hooks import Hooks
@@ -594,6 +594,65 @@ async def test_what_ended_long_ago_is_deleted(store: Store) -> None:
     await talk.sessions.reap_once(row.ended_s + 86_500)
     assert talk.deleted == ["old"]
     assert [kept.id for kept in await store.sessions()] == ["open"]
+
+
+async def test_who_comes_back_while_expired_sessions_are_deleted_is_not(store: Store) -> None:
+    talk = Talk(store, LiveConfig(retention_days=1, idle_end_s=1e6))
+    for name in ("away", "back"):
+        await talk.say([user("a")], path=name)
+        async with talk.sessions.use(name, LABELS) as session:
+            await talk.sessions.end(session, None, None, "terminated", None)
+    expired = await store.expired_sessions(3e9)
+    assert set(expired) == {"away", "back"}
+    await talk.say([user("a"), assistant("ok"), user("b")], path="back")
+    await talk.sessions._delete_expired(expired, 3e9)
+    assert [kept.id for kept in await store.sessions()] == ["back"]
+    assert (talk.deleted, talk.gone) == (["away"], ["away"])
+
+
+async def test_a_request_beside_the_end_opens_the_session_again_or_came_before(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk.say([user("a")])
+    asked, recording = asyncio.Event(), asyncio.Event()
+    record_answer = talk.sessions.recorder.record_answer
+
+    async def slow(*arguments: Any) -> None:
+        recording.set()
+        await asked.wait()
+        await record_answer(*arguments)
+
+    async def end() -> None:
+        async with talk.sessions.use("s", LABELS) as session:
+            await talk.sessions.end(session, [user("bye")], None, "terminated", None)
+
+    monkeypatch.setattr(talk.sessions.recorder, "record_answer", slow)
+    ending = asyncio.create_task(end())
+    await recording.wait()
+    later = asyncio.create_task(talk.say([user("a"), assistant("ok"), user("b")]))
+    await asyncio.sleep(0.02)  # it is inside
+    asked.set()
+    await asyncio.gather(ending, later)
+    row = await talk.store.session("s")
+    assert row is not None
+    assert (row.ended_s, talk.sessions.open_count) == (None, 1), "the store and memory are one"
+
+
+async def test_an_end_that_the_disk_refuses_leaves_the_session_open(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*arguments: Any, **named: Any) -> bool:
+        raise DiskFull("full")
+
+    await talk.say([user("a")])
+    with monkeypatch.context() as patch:
+        patch.setattr(talk.store, "end_session", full)
+        with pytest.raises(DiskFull):
+            async with talk.sessions.use("s", LABELS) as session:
+                await talk.sessions.end(session, None, None, "terminated", None)
+    assert talk.sessions.open_count == 1
+    await talk.sessions.reap_once(3e9)
+    assert talk.ended == ["s"]
 
 
 async def test_a_deleted_session_is_gone_and_its_name_begins_another_one(talk: Talk) -> None:
