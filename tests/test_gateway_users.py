@@ -13,10 +13,12 @@ import pytest
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import DiskFull
+from clawrl_gym.policy.adapters import Adapters
 from clawrl_gym.run.users import Departures
 from clawrl_gym.store.users import Users
 from tests.fakes import FakeKeeper, FakePolicy
 from tests.gateway_rig import HELLO, Bench, user
+from tests.test_policy_adapters import adapter_folder
 from tests.waiting import until
 
 CHAT = "/v1/chat/completions"
@@ -252,6 +254,21 @@ async def test_no_environment_answers_a_users_session(house: House) -> None:
     await asyncio.sleep(0.05)
     assert (await house.chat("anna"))[1]["choices"][0]["message"]["content"] == "ok"
     assert (await claim)[1] == {"seat": None}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_each_is_told_the_version_of_their_own_weights(
+    bench: Bench, streams: bool, tmp_path: Path
+) -> None:
+    adapters = Adapters(tmp_path / "adapters")
+    adapters.promote(await adapters.stage("anna", 7, adapter_folder(tmp_path / "next")))
+    bench.versions = adapters
+    house = await make_house(bench)
+    told = {}
+    for who in house.keys:
+        body = {"messages": [user("hello")], "stream": streams}
+        told[who] = (await house.ask(who, "POST", CHAT, body))[2]["X-Weight-Version"]
+    assert told == {"anna": "7", "ben": "0", "owner": "0"}
 
 
 async def test_one_users_rate_is_not_anothers(bench: Bench) -> None:

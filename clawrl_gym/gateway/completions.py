@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from clawrl_gym.core.ownership import OWNER, name_of
+from clawrl_gym.core.ownership import OWNER, name_of, user_of
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Json, JsonObject, Message, StopReason, Turn, Usage
 from clawrl_gym.gateway.admission import Admission
@@ -279,7 +279,7 @@ class Completions:
     async def _whole(self, request: web.Request, call: _Call) -> web.StreamResponse:
         async with self._turn_request(call) as turn_request:
             turn = await self._turn(turn_request, call)
-            version = turn.versions_T[-1] if turn.versions_T else self._turns.version
+            version = turn.versions_T[-1] if turn.versions_T else self._newest(call)
             headers = {
                 "X-Session-Id": name_of(call.identity.session_id),
                 "X-Turn-Id": str(turn.id),
@@ -292,10 +292,13 @@ class Completions:
             self._sessions.recorder.set_delivered(turn_request, turn)
         return response
 
+    def _newest(self, call: _Call) -> int:
+        return self._turns.newest(user_of(call.identity.session_id))
+
     async def _stream(self, request: web.Request, call: _Call) -> web.StreamResponse:
         session_id = name_of(call.identity.session_id)
         chunks = Chunks(call.reply_format, self._model_name, session_id, call.fields.wants_usage)
-        headers = {"X-Session-Id": session_id, "X-Weight-Version": str(self._turns.version)}
+        headers = {"X-Session-Id": session_id, "X-Weight-Version": str(self._newest(call))}
         async with EventStream(request, headers, self._pace) as stream:
 
             async def send(delta: Delta) -> None:

@@ -124,6 +124,11 @@ class TurnMaker:
     def version(self, version: int) -> None:
         self._weights.version = version
 
+    def newest(self, user: str) -> int:
+        """The version that would answer this user now."""
+        with self._versions.use(user) as served:
+            return served.version
+
     @contextmanager
     def hold_requests(self) -> Iterator[None]:
         """Keep new requests waiting here, and off the policy; those under way go on."""
