@@ -321,6 +321,8 @@ class Serving:
         self.updates: asyncio.Queue[Update] = asyncio.Queue()
         self.published: list[int] = []
         self.refused: set[int] = set()
+        self.dies_in: set[int] = set()
+        """Publications in which the learner dies, each once."""
         self.asked = 0
         self.timeline = Timeline(folder)
         self.loop = TrainLoop(
@@ -339,6 +341,9 @@ class Serving:
 
     async def _publish(self, version: int) -> Publication:
         self.published.append(version)
+        if version in self.dies_in:
+            self.dies_in.remove(version)
+            raise LearnerDied("died in save_weights")
         if version in self.refused:
             return Publication(refusal="it has not arrived")
         return Publication(0.1)
@@ -446,6 +451,33 @@ async def test_a_learner_that_dies_on_its_way_back_is_started_again_there(tmp_pa
         await serving.update()
         assert await serving.loop.return_to(1) == 3
         assert serving.learner.calls[-1] == "revive 000001"
+
+
+async def test_a_learner_that_dies_as_an_earlier_version_is_published_loads_it_again(
+    tmp_path: Path,
+) -> None:
+    async with Serving(tmp_path, FakeLearner([])) as serving:
+        await serving.update()
+        await serving.update()
+        serving.dies_in = {3}
+        assert await serving.loop.return_to(1) == 3
+        assert serving.published == [1, 2, 3, 3]
+        assert serving.learner.calls[-2:] == ["load 000001", "revive 000001"]
+        assert (await serving.updates.get()).version == 3
+
+
+async def test_what_has_no_checkpoint_gets_one_before_the_way_back(tmp_path: Path) -> None:
+    async with Serving(tmp_path, FakeLearner([])) as serving:
+        await serving.update()
+        await serving.update()
+        (tmp_path / "c" / "000002").rmdir()
+        serving.refused = {3}
+        with pytest.raises(ConfigError, match="version 1 cannot come back"):
+            await serving.loop.return_to(1)
+        wanted = ["checkpoint 000002", "load 000001", "revive 000002"]
+        assert serving.learner.calls[-3:] == wanted
+        serving.refused = set()
+        assert (await serving.update()).version == 3
 
 
 async def test_an_error_of_the_learner_itself_is_not_repeated(tmp_path: Path) -> None:

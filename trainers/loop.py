@@ -246,24 +246,43 @@ class TrainLoop:
     async def _return(self, version: int, earlier: int) -> Update:
         new = version + 1
         with self._timeline.span("train", "return", version=new, to=earlier):
+            here = checkpoint_dir(self._checkpoints, version)
+            if version != self._begins_at and not here.is_dir():
+                await self._learner.save_checkpoint(str(here))  # where it goes on if that fails
             await self._load(earlier, version)
-            publication = await self._published(new)
+            publication, folder = await self._serve_again(earlier, new)
             if publication.refusal is not None:
                 await self._learner.revive(self._checkpoint_of(version))
                 raise ConfigError(f"version {earlier} cannot come back: {publication.refusal}")
-            folder = await self._keep_again(earlier, new)
         self._say(f"the weights of version {earlier} are back, as version {new}")
         nothing = Batch(version, 0, [], 0)
         events = {**publication.metrics, RETURNED_TO: float(earlier)}
         return Update(new, nothing, None, publication.pause_s, 0.0, folder, events)
+
+    async def _serve_again(self, earlier: int, new: int) -> tuple[Publication, str]:
+        """Publish and keep what the learner has loaded; one that dies meanwhile loads it again."""
+        publication, folder = None, ""
+        for attempt in range(_REVIVALS + 1):
+            try:
+                if attempt:
+                    await self._learner.revive(self._kept_folder(earlier))
+                publication = publication or await self._published(new)
+                if publication.refusal is None:
+                    folder = await self._keep_again(earlier, new)
+                break
+            except LearnerDied as error:
+                if attempt == _REVIVALS:
+                    raise
+                self._say(f"{error}; starting it again at version {earlier}")
+        assert publication is not None
+        return publication, folder
 
     async def _load(self, earlier: int, version: int) -> None:
         """Have the learner be as it was at a version that is kept.
 
         Raises ConfigError for one that it cannot read: it is as it was at `version` then.
         """
-        folder = checkpoint_dir(self._checkpoints, earlier)
-        checkpoint = str(folder) if folder.is_dir() else None
+        checkpoint = self._kept_folder(earlier)
         try:
             if checkpoint is None:
                 await self._learner.begin_anew()
@@ -275,6 +294,11 @@ class TrainLoop:
         except TrainerError as error:
             await self._learner.revive(self._checkpoint_of(version))
             raise ConfigError(f"version {earlier} cannot come back: {error}") from error
+
+    def _kept_folder(self, version: int) -> str | None:
+        """Of a version that is kept; None: the first weights."""
+        folder = checkpoint_dir(self._checkpoints, version)
+        return str(folder) if folder.is_dir() else None
 
     async def _keep_again(self, earlier: int, new: int) -> str:
         """The checkpoint of a version that is an earlier one once more; it takes no room."""
