@@ -13,7 +13,7 @@ import pytest
 
 from clawrl_gym.policy.middleware import PolicyRoutes
 from clawrl_gym.policy.shipped import shipped_dir
-from tests.test_reply_parser import Halves, result
+from tests.test_reply_parser import Halves, Letters, result
 
 pytest.importorskip("starlette")
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
@@ -65,6 +65,12 @@ FAKES: dict[str, dict[str, Any]] = {
         "with_cancellation": lambda handler: lambda body, raw_request: handler(body, raw_request)
     },
     "inputs": {"TextPrompt": dict},
+    "sampling_params": {"SamplingParams": SimpleNamespace},
+    "v1.engine.detokenizer": {
+        "IncrementalDetokenizer": SimpleNamespace(
+            from_new_request=lambda tokenizer, asked: Letters("".join(asked.sampling_params.stop))
+        )
+    },
     "tokenizers.detokenizer_utils": {
         "convert_prompt_ids_to_tokens": lambda tokenizer, ids, **more: (
             ["p"] * len(ids),
@@ -128,7 +134,7 @@ class Tokens:
             result([ord("h")], "h"), result([], ""), result([ord("e")], "e"),
             result([2], "", finish_reason="stop"),
         ]  # fmt: skip
-        self.refuses = self.breaks = False
+        self.refuses = self.breaks = self.has_ended = False
 
     async def serve_tokens_stream_generator(self, *of: Any) -> Any:
         raise AssertionError("ours takes the outputs as they are")
@@ -144,10 +150,13 @@ class Tokens:
         return await self.serve_tokens_full_generator(request, self._whole(), "more")
 
     async def _outputs(self) -> AsyncIterator[Any]:
-        for one in self.results:
-            yield one
-            if self.breaks:
-                raise RuntimeError("the engine died")
+        try:
+            for one in self.results:
+                yield one
+                if self.breaks:
+                    raise RuntimeError("the engine died")
+        finally:
+            self.has_ended = True
 
     async def _whole(self) -> AsyncIterator[Any]:
         yield result([1])
@@ -270,6 +279,17 @@ async def test_a_stream_goes_on_behind_what_another_server_sampled(vllm: Vllm) -
     assert [event["delta"] for event in events] == [{}, {}, {"content": "<fhe"}]
     await vllm.ask("stream", body)
     assert vllm.tokens.asked[1].token_ids == [5, ord("<"), ord("f")]
+
+
+async def test_a_stop_text_that_another_server_began_ends_the_stream_here(vllm: Vllm) -> None:
+    """The engine is not asked to look for it, and is not waited for."""
+    asks = {**GENERATE, "token_ids": [5], "sampling_params": {"stop": ["Oh"], "seed": 1}}
+    body = {"generate": asks, "parse": False, "already": [ord("n"), ord("O")]}
+    _, (event,) = await vllm.ask("stream", body)
+    assert (event["ids"], event["stop_reason"]) == ([ord("h")], "Oh")
+    assert "delta" not in event, "the other server has sent what is before"
+    assert vllm.tokens.asked[0].sampling_params == {"seed": 1}
+    assert vllm.tokens.has_ended
 
 
 async def test_what_vllm_refuses_is_told_as_it_says_it(vllm: Vllm) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from clawrl_gym.policy.continued_text import ContinuedText, continued_text
 from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser, whole_reply
+from clawrl_gym.policy.shipped import shipped_dir
 
 
 def processor(starts: list[tuple[str, int]]) -> Any:
@@ -184,7 +189,6 @@ def test_what_a_stream_held_back_comes_with_its_last_piece() -> None:
              "function": {"name": "f", "arguments": "{}"}},
         ]},
     ]  # fmt: skip
-    assert replayed("a<b", last=False)[-1] == {}, "more is to come"
 
 
 def test_ids_after_the_visible_ones_and_texts_after_a_stop_add_nothing() -> None:
@@ -217,3 +221,127 @@ def test_the_engines_steps_are_read_by_the_parser() -> None:
     only_text = EngineEvents(processor([("3", 0)]), None).event(result([], "x"))
     assert only_text is not None
     assert only_text["delta"] == {"content": "x"}
+
+
+class Letters:
+    """vLLM's detokenizer, where each id is a letter: it looks for one stop text, and holds back
+    what may become it."""
+
+    def __init__(self, stop: str = "") -> None:
+        self._stop = stop
+        self._text = ""
+        self._told = 0
+
+    def num_output_tokens(self) -> int:
+        return len(self._text)
+
+    def update(self, ids: list[int], stop_terminated: bool) -> str | None:
+        new = ids[:-1] if stop_terminated else ids
+        self._text += "".join(chr(token) for token in new)
+        end = self._text.find(self._stop) + len(self._stop) if self._stop else 0
+        if end < len(self._stop) or not self._stop:
+            return None
+        self._text = self._text[:end]
+        return self._stop
+
+    def get_next_output_text(self, finished: bool, delta: bool) -> str:
+        assert delta
+        held = 0 if finished else max(len(self._stop) - 1, 0)
+        text = self._text.removesuffix(self._stop) if finished else self._text
+        told, self._told = self._told, max(self._told, len(text) - held)
+        return text[told : self._told]
+
+
+def letters(text: str, **more: Any) -> Any:
+    return result([ord(letter) for letter in text], "the engine's", **more)
+
+
+def test_a_reply_that_another_server_began_has_its_stop_text_looked_for_here() -> None:
+    continued = ContinuedText(Letters("END"))
+    assert [continued.sent(ord(letter)) for letter in "oh E"] == ["", "", "o", "h"]
+    steps = EngineEvents(processor([("3", 0), ("4", 1), ("5", 2)]), None, continued)
+    first = steps.event(letters("N"))
+    assert first is not None
+    assert (first["delta"], "finish_reason" in first) == ({"content": " "}, False)
+    last = steps.event(letters("Dxy"))
+    assert last == {
+        "ids": [ord("D")], "logprobs": [-0.5], "versions": ["4"],
+        "finish_reason": "stop", "stop_reason": "END",
+        "weight_versions": [
+            {"version": "3", "start": 0, "end": 1}, {"version": "4", "start": 1, "end": 2},
+        ],
+    }  # fmt: skip
+    assert continued.is_stopped
+
+
+def test_a_stop_text_in_all_that_came_at_once_has_the_versions_of_the_end() -> None:
+    lost = SimpleNamespace(external_req_ids={}, request_states={})
+    spans = [SimpleNamespace(version=v, start=at, end=at + 2) for v, at in (("3", 0), ("4", 2))]
+    steps = EngineEvents(lost, None, ContinuedText(Letters("b")))
+    event = steps.event(letters("ab!.", finish_reason="length", weight_versions=spans))
+    assert event is not None
+    assert (event["ids"], event["delta"]) == ([97, 98], {"content": "a"})
+    assert event["weight_versions"] == [{"version": "3", "start": 0, "end": 2}]
+
+
+def test_without_a_stop_text_the_end_is_the_engines() -> None:
+    continued = ContinuedText(Letters("END"))
+    steps = EngineEvents(processor([("3", 0)]), None, continued)
+    assert continued.sent(ord("E")) == ""
+    event = steps.event(letters("N\0", finish_reason="stop"))
+    assert event is not None
+    assert (event["delta"], event["stop_reason"]) == ({"content": "EN"}, None)
+    assert not continued.is_stopped
+
+
+TEXTS = [
+    "Schöne Grüße an Anna!",
+    "👩‍👩‍👧 says 你好世界 🎉 and <|im_start|> too",
+    "the answer is 42</answer> and more",
+    "日本</ans, </answer>",
+]
+
+
+@cache
+def tokenizer() -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(shipped_dir())
+
+
+@pytest.mark.slow  # it imports vLLM
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("stop", [[], ["</answer>"], ["好世", "üße", "🎉 and"]])
+@pytest.mark.parametrize("text", TEXTS)
+def test_wherever_a_stream_breaks_off_both_servers_tell_what_one_had_told(
+    text: str, stop: list[str], step: int
+) -> None:
+    """With vLLM's own detokenizer, and the first server's text as vLLM tells it."""
+    pytest.importorskip("vllm")
+    prompt = tokenizer().encode("<|im_start|>system\nThe code is 4711.<|im_end|>\n")
+    ids = tokenizer().encode(text)
+
+    def told(already: list[int], new: list[int], last: bool = True) -> tuple[str, str, list[int]]:
+        """What was sent before, what is sent now, and the ids of all."""
+        continued = continued_text(tokenizer(), prompt, stop, skips_special=True)
+        before = "".join(continued.sent(token) for token in already)
+        steps, now, kept = EngineEvents(processor([("3", 0)]), None, continued), "", [*already]
+        for at in range(0, len(new), step):
+            ended = "length" if last and at + step >= len(new) else None
+            event = steps.event(result(new[at : at + step], "leak", finish_reason=ended))
+            assert event is not None
+            now += event.get("delta", {}).get("content", "")
+            kept += event["ids"]
+            if continued.is_stopped:
+                break
+        return before, now, kept
+
+    _, whole, all_ids = told([], ids)
+    ends = [text.index(one) for one in stop if one in text]
+    assert whole == tokenizer().decode(ids, skip_special_tokens=True)[: min(ends, default=None)]
+    for cut in range(1, len(all_ids)):
+        _, first, _ = told([], ids[:cut], last=False)
+        before, second, kept = told(ids[:cut], ids[cut:])
+        assert before == first
+        assert (first + second, kept) == (whole, all_ids)

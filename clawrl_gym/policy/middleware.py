@@ -25,6 +25,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
+from clawrl_gym.policy.continued_text import ContinuedText, continued_text
 from clawrl_gym.policy.multimodal import PreparedInputs, RenderedPrompt, expanded, urls_of
 from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser, whole_reply
 from clawrl_gym.policy.special_tokens import SpecialTokenMask, Tokenizer
@@ -153,21 +154,19 @@ class RouteHandlers:
             if not goes_on:
                 return
         reader = self._reader(body, generate)
-        already = body.get("already")
-        if already:
-            generate["token_ids"] = generate["token_ids"] + already
-            if reader is not None:
-                list(reader.replay(already, visible=len(already), last=False))
+        continued = self._continued(body.get("already"), generate, reader)
         outputs = await self._serve(GenerateRequest(**generate), prompt)
         if isinstance(outputs, ErrorResponse):
             yield outputs.model_dump()
             return
-        steps = EngineEvents(self._engine.output_processor, reader)
+        steps = EngineEvents(self._engine.output_processor, reader, continued)
         async with aclosing(outputs):
             async for result in outputs:
                 event = steps.event(result)
                 if event is not None:
                     yield event
+                if continued is not None and continued.is_stopped:
+                    return
 
     async def _begun(self, body: Event) -> tuple[Event, RenderedPrompt | None]:
         """vLLM's request to generate, and its prompt as far as it is rendered here: where its ids
@@ -186,6 +185,27 @@ class RouteHandlers:
         reader = ReplyParser(self._renderer, _chat_request(body["chat"]), generate["token_ids"])
         generate["sampling_params"]["skip_special_tokens"] = reader.skips_special
         return reader
+
+    def _continued(
+        self, already: list[int] | None, generate: Event, reader: ReplyParser | None
+    ) -> ContinuedText | None:
+        """Of a reply that another server began, which is read up to where it broke off; its stop
+        texts are looked for here."""
+        if not already:
+            return None
+        params: Event = generate["sampling_params"]
+        text = continued_text(
+            self._tokenizer,
+            generate["token_ids"],
+            params.pop("stop", []),
+            skips_special=params.get("skip_special_tokens", True),
+        )
+        generate["token_ids"] = generate["token_ids"] + already
+        for token in already:
+            sent = text.sent(token)
+            if reader is not None:
+                reader.read(sent, [token], last=False)
+        return text
 
     async def _reply(self, body: Event) -> Event:
         from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest

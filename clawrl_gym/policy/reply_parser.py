@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
+from clawrl_gym.policy.continued_text import ContinuedText
 from clawrl_gym.policy.vllm_objects import (
     ChatCompletionRequest,
     CompletionOutput,
@@ -69,15 +71,15 @@ class ReplyParser:
         return self._with_rest(delta) if last else delta
 
     def replay(
-        self, ids: list[int], *, visible: int, stop_text: str | None = None, last: bool = True
+        self, ids: list[int], *, visible: int, stop_text: str | None = None
     ) -> Iterator[Event]:
-        """The deltas of ids that were sampled before, one by one; those after `visible` add no
+        """The deltas of a whole reply's ids, one by one; those after `visible` add no
         text."""
         texts = self._texts(ids[:visible]) + [""] * (len(ids) - visible)
         if stop_text:
             texts = _cut(texts, "".join(texts).find(stop_text))
         for at, (token, text) in enumerate(zip(ids, texts, strict=True), 1):
-            yield self.read(text, [token], last=last and at == len(ids))
+            yield self.read(text, [token], last=at == len(ids))
 
     def _new_parser(self) -> Parser:
         return self._renderer.parser(
@@ -138,16 +140,25 @@ class ReplyParser:
 class EngineEvents:
     """The engine's outputs for one request, one after the other."""
 
-    def __init__(self, output_processor: OutputProcessor, reader: ReplyParser | None) -> None:
-        """`reader` None: the text is the message's content."""
+    def __init__(
+        self,
+        output_processor: OutputProcessor,
+        reader: ReplyParser | None,
+        continued: ContinuedText | None = None,
+    ) -> None:
+        """`reader` None: the text is the message's content. `continued`: of a reply that another
+        server began; None: the text is the engine's own."""
         self._processor = output_processor
         self._reader = reader
+        self._continued = continued
         self._starts: list[tuple[str, int]] | None = None
         self._count = 0
 
     def event(self, result: RequestOutput) -> Event | None:
         """What one output brings; None when it brings nothing."""
         output = result.outputs[0]
+        if self._continued is not None:
+            output = self._continued.read(output)
         ids, last = list(output.token_ids), output.finish_reason is not None
         if not (ids or output.text or last):
             return None
@@ -159,7 +170,19 @@ class EngineEvents:
             event["delta"] = {"content": output.text}
         if last:
             event |= _end(output)
+        if self._continued is not None and self._continued.is_stopped:
+            event["weight_versions"] = self._spans(output)
         return event
+
+    def _spans(self, output: CompletionOutput) -> list[Event]:
+        """As vLLM has them in its last output, of all ids up to a stop text that it does not know
+        of."""
+        told = [(span.version, span.start) for span in output.weight_versions or []]
+        starts = [span for span in self._starts or told if span[1] < self._count]
+        return [
+            {"version": version, "start": start, "end": end}
+            for (version, start), (_, end) in pairwise([*starts, ("", self._count)])
+        ]
 
     def _versions(self, request_id: str, new: int) -> list[str]:
         """Of the new tokens, as vLLM counts them for the spans that only its last output has."""

@@ -26,6 +26,8 @@ Request: TypeAlias = Any
 """Starlette's, which comes with vLLM."""
 OutputProcessor: TypeAlias = Any
 SampleLogprobs: TypeAlias = Any
+IncrementalDetokenizer: TypeAlias = Any
+VllmTokenizer: TypeAlias = Any
 Worker: TypeAlias = Any
 SchedulerOutput: TypeAlias = Any
 VllmConfig: TypeAlias = Any
