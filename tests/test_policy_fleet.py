@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
 
 from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.policy import fleet
 from clawrl_gym.policy.fleet import Fleet
 
 
@@ -14,8 +16,11 @@ class Some:
     name: str
     running: float = 1.0
     down: bool = False
+    silent: bool = False
 
     async def metrics(self) -> dict[str, float]:
+        if self.silent:
+            await asyncio.Future()
         if self.down:
             raise PolicyError("vLLM cannot be reached")
         return {"running": self.running, "kv_usage": 0.5}
@@ -126,6 +131,17 @@ async def test_metrics_are_sums_and_the_cache_usage_a_mean(three: Three) -> None
     assert await three.fleet.metrics() == {"running": 2.0, "kv_usage": 0.5, "engines": 2}
     three.fleet.failed(three.a)
     assert await three.fleet.metrics() == {"running": 1.0, "kv_usage": 0.5, "engines": 1}
+
+
+async def test_a_silent_policy_is_left_out_of_the_metrics_and_not_waited_for(
+    three: Three, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "_READING_S", 0.02)
+    three.b.silent = True
+    assert await three.fleet.metrics() == {"running": 2.0, "kv_usage": 0.5, "engines": 2}
+    three.a.silent = three.c.silent = True
+    with pytest.raises(PolicyError, match=r"no figures within 0\.02 s"):
+        await three.fleet.metrics()
 
 
 async def test_metrics_of_a_fleet_that_is_down_are_an_error(three: Three) -> None:

@@ -134,7 +134,8 @@ class Tokens:
             result([ord("h")], "h"), result([], ""), result([ord("e")], "e"),
             result([2], "", finish_reason="stop"),
         ]  # fmt: skip
-        self.refuses = self.breaks = self.has_ended = False
+        self.refuses = self.breaks = False
+        self.ended: list[bool] = []
 
     async def serve_tokens_stream_generator(self, *of: Any) -> Any:
         raise AssertionError("ours takes the outputs as they are")
@@ -155,8 +156,9 @@ class Tokens:
                 yield one
                 if self.breaks:
                     raise RuntimeError("the engine died")
+            self.ended.append(False)
         finally:
-            self.has_ended = True
+            self.ended.append(True)
 
     async def _whole(self) -> AsyncIterator[Any]:
         yield result([1])
@@ -289,7 +291,7 @@ async def test_a_stop_text_that_another_server_began_ends_the_stream_here(vllm: 
     assert (event["ids"], event["stop_reason"]) == ([ord("h")], "Oh")
     assert "delta" not in event, "the other server has sent what is before"
     assert vllm.tokens.asked[0].sampling_params == {"seed": 1}
-    assert vllm.tokens.has_ended
+    assert vllm.tokens.ended == [True]
 
 
 async def test_what_vllm_refuses_is_told_as_it_says_it(vllm: Vllm) -> None:

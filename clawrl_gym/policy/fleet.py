@@ -11,12 +11,15 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0
 _FORGIVEN_S = 60.0
 """After so long without a failure the next one is a first one."""
+_READING_S = 1.0
+"""For one policy's counters: who asks for all of them waits for little more, and a stopped process
+would answer none."""
 _REMEMBERED = 100_000
 
 
@@ -89,7 +92,7 @@ class Fleet(Generic[P]):
         """Sums over those that answer (PolicyError when none does); the mean of cache usage; and
         how many `engines` answered."""
         available = [p for at, p in enumerate(self._policies) if not self._left_out(at)]
-        readings = (policy.metrics() for policy in available or self._policies)
+        readings = map(_reading, available or self._policies)
         answers = await asyncio.gather(*readings, return_exceptions=True)
         measured = [answer for answer in answers if isinstance(answer, dict)]
         for answer in answers:
@@ -120,3 +123,11 @@ class Fleet(Generic[P]):
 
     def _position(self, policy: P) -> int:
         return next(at for at, member in enumerate(self._policies) if member is policy)
+
+
+async def _reading(policy: HasMetrics) -> dict[str, float]:
+    try:
+        async with asyncio.timeout(_READING_S):
+            return await policy.metrics()
+    except TimeoutError as error:
+        raise PolicyUnavailable(f"a policy told no figures within {_READING_S:g} s") from error
