@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from clawrl_gym.config import GatewayConfig
-from clawrl_gym.core.errors import ConfigError, RequestError
+from clawrl_gym.core.errors import ConfigError, PolicyUnavailable, RequestError
 from clawrl_gym.core.types import Tool
 from clawrl_gym.gateway.server import Gateway
 from tests.fakes import END, FakePolicy, encode, sampled
@@ -263,6 +263,32 @@ async def test_a_policy_that_stays_down_is_a_clear_502(tmp_path: Path) -> None:
     assert bench.gateway.stats.failed == 1
     assert await bench.store.turns_of("s1") == []
     await bench.stop()
+
+
+class Stopped(FakePolicy):
+    """Its process is stopped: it takes requests and answers none."""
+
+    async def metrics(self) -> dict[str, float]:
+        raise PolicyUnavailable("vLLM did not answer /metrics")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_session_leaves_a_silent_policy_for_another(tmp_path: Path, stream: bool) -> None:
+    bench = Bench(tmp_path)
+    bench.policy, bench.others, bench.timeout_s = Stopped(), [FakePolicy()], 0.3
+    bench.policy.delay_s = 60.0
+    await bench.start()
+    try:
+        assert bench.fleet.of("s1") is bench.policy
+        if stream:
+            assert "it is silent" in str(await bench.events(HELLO))
+        else:
+            assert (await bench.chat(HELLO))[0] == 502
+        await asyncio.sleep(0.6)
+        assert bench.fleet.of("s1") is not bench.policy, "it does not come back to it either"
+        assert (await bench.say(HELLO))["content"] == "ok"
+    finally:
+        await bench.stop()
 
 
 async def test_a_prompt_that_does_not_fit_is_told_at_once(bench: Bench) -> None:

@@ -392,7 +392,7 @@ class NeverEnds:
         return await asyncio.Future()
 
 
-@pytest.mark.parametrize(("answer", "checks"), [(says({}, 503), 2), (sleeps(1.0), 12)])
+@pytest.mark.parametrize(("answer", "checks"), [(says({}, 503), 2), (sleeps(1.0), 6)])
 async def test_a_server_that_lost_its_engine_is_given_up_sooner_than_a_silent_one(
     answer: Any, checks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,3 +404,8 @@ async def test_a_server_that_lost_its_engine_is_given_up_sooner_than_a_silent_on
         server._process = NeverEnds()  # type: ignore[assignment]
         assert await server._death() == "stopped answering"
         assert vllm.paths().count("/health") == checks
+
+
+def test_a_silent_server_is_given_up_after_a_minute() -> None:
+    """As docs/faults.md says: a check begins after a pause and waits as long for its answer."""
+    assert one_server._PATIENCE * 2 * one_server._CHECK_EVERY_S == 60

@@ -78,6 +78,15 @@ async def test_an_api_server_that_says_nothing_while_it_is_asked_stands_still_to
     assert watch.outages.seconds_of(1000) == 40
 
 
+async def test_an_engine_that_says_nothing_may_have_the_requests_that_no_other_has() -> None:
+    watch = Watch()
+    watch.policy.metrics_now = {"running": 1.0, "tokens": 0.0, "engines": 2.0}
+    await watch.look_for(4, tokens_each=1)
+    watch.policy.metrics_now = {"running": 0.0, "tokens": 1.0, "engines": 1.0}
+    await watch.look_for(40)
+    assert watch.outages.seconds_of(1000) == 40
+
+
 @pytest.mark.parametrize("since_s", [0.0, 5.0, 12.0])
 def test_each_second_of_outages_that_overlap_counts_once(since_s: float) -> None:
     now_s = 4.0

@@ -37,6 +37,7 @@ class Stalls:
         self._is_asked = is_asked
         self._clock = clock
         self._progress: tuple[float, ...] = ()
+        self._most_engines = 0.0
         self._moved_s = clock()
         """When something was last seen to be sampled, or nothing was to be."""
         self._stall = ExitStack()
@@ -64,13 +65,15 @@ class Stalls:
             self._stall.enter_context(self._outages.during(self._moved_s))
 
     async def _reading(self) -> tuple[float, ...] | None:
-        """What was sampled so far; the same as before from one that says nothing, None of one that
-        has nothing to do."""
+        """What was sampled so far; the same as before from one that says nothing, or when it may
+        have the requests that no other has; None when there is nothing to do."""
         try:
             async with asyncio.timeout(_LOOK_EVERY_S):
                 metrics = await self._policies.metrics()
         except (PolicyError, TimeoutError):
             return self._progress
+        engines = metrics.get("engines", 1.0)
+        self._most_engines = max(self._most_engines, engines)
         if not metrics.get("running", 0.0) + metrics.get("waiting", 0.0):
-            return None
+            return self._progress if engines < self._most_engines else None
         return tuple(metrics.get(name, 0.0) for name in _PROGRESS)

@@ -200,6 +200,7 @@ class TurnMaker:
     ) -> tuple[Generation, Message]:
         """Try until a policy has answered, for as long as it may be silent."""
         last: PolicyError | None = None
+        policy: Policy | None = None
         is_generating = False
         failures, pauses_s = 0, growing_pauses_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         try:
@@ -225,20 +226,27 @@ class TurnMaker:
                     with self.outages.during():
                         await asyncio.sleep(next(pauses_s))
         except TimeoutError:
-            limit_s = f"{self._timeout_s:g} s"
-            if is_generating and await self._works(policy):
-                raise ReplyTimeout(f"the reply had not ended after {limit_s}") from last
-            held = not self._may_start.is_set()
-            why = "its weights were being swapped" if held else "it is silent"
-            why = f"the last attempt said: {last}" if last else why
-            raise PolicyError(f"the policy gave no reply within {limit_s}; {why}") from last
+            works = policy is not None and await self._works(session_id, policy)
+            raise self._no_reply(last, works=is_generating and works) from last
 
-    async def _works(self, policy: Policy) -> bool:
-        """Whether a policy that has not ended a reply can be reached."""
+    def _no_reply(self, last: PolicyError | None, *, works: bool) -> PolicyError:
+        """`works`: on a reply, which had no time to end."""
+        limit_s = f"{self._timeout_s:g} s"
+        if works:
+            return ReplyTimeout(f"the reply had not ended after {limit_s}")
+        held = not self._may_start.is_set()
+        why = "its weights were being swapped" if held else "it is silent"
+        why = f"the last attempt said: {last}" if last else why
+        return PolicyError(f"the policy gave no reply within {limit_s}; {why}")
+
+    async def _works(self, session_id: str, policy: Policy) -> bool:
+        """Whether a policy that has not ended a reply can be reached; the session leaves it when
+        it cannot."""
         try:
             async with asyncio.timeout(_GLANCE_S):
                 await policy.metrics()
         except (PolicyError, TimeoutError):
+            self._has_another(session_id, policy, PolicyUnavailable("it is silent"))
             return False
         return True
 

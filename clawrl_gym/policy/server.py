@@ -35,9 +35,9 @@ _POLL_S = 0.2
 _CHECK_EVERY_S = 5.0
 _FORGIVEN_S = 300.0
 """A server that was well for so long starts the count of deaths afresh."""
-_PATIENCE = 12
+_PATIENCE = 6
 """Health checks without an answer, one after the other, after which a living server counts as dead
-(a minute)."""
+(a minute: each begins after `_CHECK_EVERY_S`, and waits as long for its answer)."""
 _LOSS: dict[Health, int] = {"well": -_PATIENCE, "silent": 1, "ill": _PATIENCE // 2}
 """What one check takes of that patience: an engine that has died does not come back, but its
 server may hang on its way out."""
