@@ -14,6 +14,7 @@ from aiohttp import web
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.policy import server as one_server
+from clawrl_gym.policy import servers as all_servers
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.servers import PolicyServers
@@ -368,6 +369,29 @@ async def test_an_adapter_that_is_not_what_was_trained_serves_nobody(
         await two.servers.publish_adapter(1, adapter_folder(tmp_path / "next"), prove=prove)
     await until(lambda: loads(two.fakes[0]) == ["+policy@1", "-policy@1"])
     assert adapters.alive == []
+
+
+async def test_the_files_of_a_refused_adapter_go_unless_its_number_is_used_again(
+    two_with_adapters: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a way back that was refused: the next update has the same number."""
+    monkeypatch.setattr(all_servers, "_LINGER_S", 0.2)
+    two = two_with_adapters
+    adapters = two.servers.adapters
+    assert adapters is not None
+
+    async def refuse(engine: PolicyClient) -> None:
+        raise NotServed("another adapter")
+
+    for version in (1, 2):
+        with pytest.raises(NotServed):
+            await two.servers.publish_adapter(
+                version, adapter_folder(tmp_path / "next"), prove=refuse
+            )
+    await two.servers.publish_adapter(2, adapter_folder(tmp_path / "next"))
+    await until(lambda: not two.servers._leaving)
+    folders = [adapters.alive[0].folder.with_name(f"policy@{n}") for n in (1, 2)]
+    assert [folder.exists() for folder in folders] == [False, True]
 
 
 async def test_a_server_that_is_down_misses_no_adapter(

@@ -346,6 +346,9 @@ class PolicyServers:
     async def _forget(self, adapter: Adapter) -> None:
         await asyncio.gather(*(engine.unload_adapter(adapter) for engine in self._engines))
         await asyncio.sleep(_LINGER_S)
+        alive = [] if self.adapters is None else self.adapters.alive
+        if any(other.folder == adapter.folder for other in alive):
+            return  # its number was used again: the files there are another's
         await asyncio.to_thread(shutil.rmtree, adapter.folder, ignore_errors=True)
 
     async def _keep(self, engine: Engine) -> None:
