@@ -270,6 +270,18 @@ async def test_one_that_dies_is_begun_again_with_what_has_become_current(tmp_pat
         assert not watching.done()
 
 
+async def test_what_a_lost_process_had_taken_in_is_given_to_the_next_one(tmp_path: Path) -> None:
+    """It died between the two steps of a publication."""
+    rig = Rig(tmp_path)
+    async with watched(rig):
+        weights = write_safetensors(tmp_path / "1.safetensors", 9, 1)
+        await rig.engine.stage(1, weights, "copy")
+        rig.node.processes[0].kill()
+        await until(lambda: len(rig.node.processes) == 2 and rig.engine.alive)
+        await rig.engine.switch(1)
+        assert await rig.served() == (1, digest(weights))
+
+
 async def test_a_node_that_joins_with_another_version_takes_no_engine(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.other_versions = {"node 2", "node 3"}

@@ -319,6 +319,7 @@ class RemoteEngine:
         """End the process, if it is there; connections that wait for it are closed."""
         process, self._process, self._base_url = self._process, None, None
         self._is_silent = False
+        self._staged = -1  # the next process has other files
         try:
             await self._close_connections()
             with contextlib.suppress(Exception):  # it has ended, or Ray itself, and vLLM with them
