@@ -132,6 +132,8 @@ async def test_the_next_engine_of_a_node_has_the_model_and_begins_with_what_is_c
         url = await host.start(head.depot.version, await head.depot.weights())
         current = head.depot.of_version(7) / "model.safetensors"
         assert await served(url) == (7, digest(current))
+        kept = [*(tmp_path / "cache" / "engines").rglob("*.safetensors")]
+        assert {path.parent.name for path in kept} == {"v7"}, "what arrived is there once"
 
 
 async def test_a_folder_that_both_machines_see_is_not_sent(

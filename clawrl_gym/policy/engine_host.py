@@ -98,7 +98,11 @@ class EngineHost:
         self._server = self._make_server(self._model)
         self._swap = WeightSwap(self._server)
         folder = None if weights is None else await self._received(version, weights)
-        await self._server.start(version, folder)
+        try:
+            await self._server.start(version, folder)
+        finally:  # the serving folder has them
+            if folder is not None:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         self._watching = asyncio.create_task(self._server.watch())
         return self._server.base_url
 
