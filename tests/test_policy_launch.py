@@ -133,6 +133,12 @@ def test_a_reserved_port_is_kept_for_the_server_which_can_listen_there_again_and
             other.bind(("127.0.0.1", port))
 
 
+def test_a_port_behind_the_last_one_is_a_configuration_error() -> None:
+    """Of the second server when the first has the last port."""
+    with pytest.raises(ConfigError, match=r"policy\.port=65536 .*smaller policy\.port"):
+        launch.reserve_port(65536)
+
+
 def test_a_port_that_is_taken_is_a_configuration_error() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,6 +100,14 @@ def test_a_hub_id_offline_and_not_in_the_cache_says_so(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ConfigError, match=r"'nobody/nothing-9x' .*HF_HUB_OFFLINE is set"):
         models.resolve_model("nobody/nothing-9x")
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3--0.6B", "Qwen/Qwen3..6B", "Qwen/" + "x" * 120])
+@pytest.mark.parametrize("look", [models.find_model, models.resolve_model])
+def test_an_id_that_the_hub_cannot_have_is_one_clear_line(name: str, look: Any) -> None:
+    with pytest.raises(ConfigError, match=r"no id that the Hugging Face hub could have") as caught:
+        look(name)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_config_that_is_not_json_is_named(model: Path) -> None:

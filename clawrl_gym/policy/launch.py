@@ -22,6 +22,7 @@ ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Those that vLLM makes room for; an adapter of a smaller rank fits."""
 
 
+_LAST_PORT = 65535
 _OTHER_ADAPTERS, _MOST_ADAPTERS = 3, 32
 
 
@@ -37,8 +38,13 @@ def reserve_port(port: int, host: str = HOST) -> socket.socket:
     is 0.
 
     While it is open, no other program is given the port, but vLLM can listen there: also after a
-    restart. ConfigError when the port is taken.
+    restart. ConfigError when the port is taken, or there is none of this number.
     """
+    if port > _LAST_PORT:  # of one of several servers
+        raise ConfigError(
+            f"policy.port={port} cannot be used: the last port is {_LAST_PORT}, and each server "
+            "takes the next one; choose a smaller policy.port, or 0 for free ones"
+        )
     probe = socket.socket()
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

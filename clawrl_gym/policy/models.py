@@ -261,7 +261,12 @@ def _offline() -> bool:
 @contextmanager
 def _hub_errors(model: str) -> Iterator[None]:
     """Whatever the hub's library raises, as a ConfigError in one line."""
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        RepositoryNotFoundError,
+    )
 
     try:
         yield
@@ -274,6 +279,13 @@ def _hub_errors(model: str) -> Iterator[None]:
         raise ConfigError(
             f"policy.model={model!r} is not on the Hugging Face hub (or is private): "
             "check the id, or give a folder"
+        ) from error
+    except HFValidationError as error:
+        why = " ".join(str(error).split()).rstrip(".")[:200]
+        raise ConfigError(
+            f"policy.model={model!r} is not a folder here, and no id that the Hugging Face hub "
+            f"could have ({why}): give 'tiny', a folder or an id like "
+            "'Qwen/Qwen3-0.6B'"
         ) from error
     except (HfHubHTTPError, OSError) as error:
         why = "HF_HUB_OFFLINE is set" if _offline() else f"{type(error).__name__}: {error}"[:200]
