@@ -117,7 +117,9 @@ async def test_weights_that_vllm_refuses_are_put_back_and_requests_go_on(
     with pytest.raises(PolicyError, match="500: shape mismatch"):
         await WeightSwap(served).publish(1, weights)
     assert seen == [1, 0]
-    assert vllm.paths() == [*DROP, "/collective_rpc", "/resume", "/health", *SWAP]
+    assert vllm.paths() == [*DROP, "/collective_rpc", "/health", *SWAP], (
+        "nothing is sampled between"
+    )
     assert vllm.version == "0"
     assert not vllm.paused
     assert served.folder.version == 0
@@ -143,8 +145,8 @@ async def test_when_nothing_can_be_loaded_both_reasons_are_told_and_it_still_res
         PolicyError, match=r"version 1 could not be loaded .* nor those of version 0"
     ):
         await WeightSwap(served).publish(1, weights)
-    failed = [*DROP, "/collective_rpc", "/resume"]
-    assert vllm.paths() == [*failed, "/health", *failed]
+    failed = [*DROP, "/collective_rpc"]
+    assert vllm.paths() == [*failed, "/health", *failed, "/resume"]
     assert not vllm.paused
 
 
@@ -170,6 +172,20 @@ async def test_a_server_that_is_away_for_a_moment_gets_the_weights_afterwards(
     await WeightSwap(served, recovery_s=5).publish(1, weights)
     assert vllm.version == "1"
     assert served.folder.version == 1
+    assert not vllm.paused
+
+
+async def test_requests_wait_until_weights_that_were_slow_to_load_are_named(
+    vllm: FakeVllm, served: Served, weights: Path
+) -> None:
+    """The first call may have loaded them, whatever came of its answer."""
+
+    async def reload(request: web.Request) -> web.StreamResponse:
+        return web.json_response({})
+
+    vllm.answers["/collective_rpc"] = fails(1, reload)
+    await WeightSwap(served, recovery_s=5).publish(1, weights)
+    assert vllm.paths() == [*DROP, "/collective_rpc", "/health", *SWAP]
     assert not vllm.paused
 
 

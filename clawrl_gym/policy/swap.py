@@ -2,8 +2,8 @@
 
 Requests in flight wait and go on; none is refused. Tokens before and after carry their own
 version, and each is drawn from these weights alone: what older ones have read of a reply is read
-again. Whatever happens, the server is resumed; when new weights cannot be loaded, the old ones
-are put back and the error is raised.
+again. When new weights cannot be loaded, the old ones are put back before requests go on, and the
+error is raised. Whatever happens, the server is resumed.
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ class WeightSwap:
         self._timeout_s = timeout_s
         self._recovery_s = recovery_s
         self._lock = asyncio.Lock()
+        self._is_between = False
+        """What the server has loaded is not what it is named: nothing may be sampled."""
 
     async def publish(self, version: int, weights: Path) -> float:
         """Serve `weights` (a safetensors file, or a folder of shards) as `version`.
@@ -128,6 +130,11 @@ class WeightSwap:
                 except PolicyError as error:
                     await self._put_back(client, previous, version, error)
                     raise
+                finally:  # the last resort
+                    if self._is_between:
+                        self._is_between = False
+                        if server.alive:
+                            await self._resume(client)
         finally:
             await client.close()
         if settles:
@@ -146,10 +153,13 @@ class WeightSwap:
             try:
                 await client.pause(self._timeout_s)
                 await client.drop_cache(self._timeout_s)
+                self._is_between = True
                 await client.reload_weights(self._timeout_s)
                 await client.set_version(version, self._timeout_s)
-            finally:
-                await self._resume(client)
+                self._is_between = False
+            finally:  # else requests wait for another attempt, or for the old weights
+                if not self._is_between:
+                    await self._resume(client)
             return time.monotonic() - started_s
 
     async def _resume(self, client: PolicyClient) -> None:
