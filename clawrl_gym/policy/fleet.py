@@ -8,18 +8,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
+from clawrl_gym.core.errors import PolicyError
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0
 _FORGIVEN_S = 60.0
 """After so long without a failure the next one is a first one."""
 _READING_S = 1.0
-"""For one policy's counters: who asks for all of them waits for little more, and a stopped process
-would answer none."""
+"""After so long, policies that have not told their figures are not waited for where others have: a
+stopped process would keep whoever asks."""
 _REMEMBERED = 100_000
 
 
@@ -92,8 +92,7 @@ class Fleet(Generic[P]):
         """Sums over those that answer (PolicyError when none does); the mean of cache usage; and
         how many `engines` answered."""
         available = [p for at, p in enumerate(self._policies) if not self._left_out(at)]
-        readings = map(_reading, available or self._policies)
-        answers = await asyncio.gather(*readings, return_exceptions=True)
+        answers = await _readings(available or self._policies)
         measured = [answer for answer in answers if isinstance(answer, dict)]
         for answer in answers:
             if isinstance(answer, BaseException) and not (
@@ -125,9 +124,19 @@ class Fleet(Generic[P]):
         return next(at for at, member in enumerate(self._policies) if member is policy)
 
 
-async def _reading(policy: HasMetrics) -> dict[str, float]:
+async def _readings(policies: Iterable[HasMetrics]) -> list[dict[str, float] | BaseException]:
+    """Of those that answer soon; when none has, of the first that does."""
+    asking = [asyncio.ensure_future(policy.metrics()) for policy in policies]
     try:
-        async with asyncio.timeout(_READING_S):
-            return await policy.metrics()
-    except TimeoutError as error:
-        raise PolicyUnavailable(f"a policy told no figures within {_READING_S:g} s") from error
+        _, silent = await asyncio.wait(asking, timeout=_READING_S)
+        while silent and not any(_has_answered(one) for one in asking):
+            _, silent = await asyncio.wait(silent, return_when=asyncio.FIRST_COMPLETED)
+        return [one.exception() or one.result() for one in asking if one.done()]
+    finally:
+        for one in asking:
+            one.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+def _has_answered(asking: asyncio.Future[dict[str, float]]) -> bool:
+    return asking.done() and asking.exception() is None
