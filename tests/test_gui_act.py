@@ -59,6 +59,44 @@ async def test_what_is_out_of_sight_is_brought_into_view(browser: Browser) -> No
         assert (await at.element("1")).id == 1
 
 
+DEEP = "<div style='height:300px'>top</div><button onclick=\"parent.document.title = 'inner'\">Deep</button>"
+
+
+@pytest.mark.parametrize("outer", ["", "<div style='height:5000px'></div>"])
+async def test_what_is_scrolled_out_of_a_frame_is_brought_into_view(
+    browser: Browser, outer: str
+) -> None:
+    async with page_rig(browser) as at:
+        at.bodies["http://page.test/inner"] = DEEP
+        await at.show(
+            f"<body style='height:600px' onclick='document.title = 1'>{outer}"
+            "<iframe src=/inner style='height:100px;display:block'></iframe>"
+        )
+        assert await at.do("click", "Deep") is None
+        assert await at.page.title() == "inner"
+
+
+async def test_what_a_frame_never_shows_is_not_clicked_on_the_page_around_it(
+    browser: Browser,
+) -> None:
+    async with page_rig(browser) as at:
+        at.bodies["http://page.test/inner"] = "<body style='margin:0'>" + DEEP
+        await at.show(
+            "<body style='height:600px' onclick='document.title = 1'>"
+            "<iframe src=/inner style='height:100px;pointer-events:none'></iframe>"
+        )
+        assert await at.do("click", "Deep") == 'button "Deep" [1] cannot be brought into view'
+        assert await at.page.title() == ""
+
+
+async def test_frames_of_a_frameset_are_clicked(browser: Browser) -> None:
+    async with page_rig(browser) as at:
+        at.bodies["http://page.test/inner"] = DEEP
+        await at.show("<frameset cols='50%,50%'><frame src=/inner><frame></frameset>")
+        assert await at.do("click", "Deep") is None
+        assert await at.page.title() == "inner"
+
+
 async def test_what_is_covered_is_told_with_what_covers_it(browser: Browser) -> None:
     async with page_rig(browser) as at:
         await at.show(

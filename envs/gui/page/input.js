@@ -5,7 +5,7 @@
   "use strict";
   const world = globalThis[key];
   if (!world || world.locate) return;
-  const { elements, nameOf, roleOf, ownName, wordsOf, clean, isField, editable, parentOf, shift, boxOf,
+  const { elements, nameOf, roleOf, ownName, wordsOf, clean, isField, isFrame, parentOf, shift, boxOf,
     partsOf, hitAt, within, relation, clipped, isWhole } = world;
 
   const SET = { date: "YYYY-MM-DD", time: "HH:MM", month: "YYYY-MM", week: "YYYY-Www",
@@ -109,7 +109,7 @@
     let el = document.activeElement;
     for (let left = 20; el && left; left--) {
       const inner = el.shadowRoot?.activeElement ??
-        (el.localName === "iframe" ? el.contentDocument?.activeElement : null);
+        (isFrame(el) ? el.contentDocument?.activeElement : null);
       if (!inner) break;
       el = inner;
     }

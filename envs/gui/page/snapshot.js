@@ -75,6 +75,7 @@
     const tag = el.localName;
     return tag === "input" || tag === "select" || tag === "textarea";
   };
+  const isFrame = (el) => el.localName === "iframe" || el.localName === "frame";
   const editable = (el) => el.isContentEditable === true && !(el.parentElement?.isContentEditable);
   const parentOf = (el) => el.assignedSlot || el.parentElement ||
     (el.parentNode instanceof ShadowRoot ? el.parentNode.host : null) ||
@@ -306,7 +307,7 @@
       if (!found || found === hit) return hit;
       hit = found;
       if (hit.shadowRoot) root = hit.shadowRoot;
-      else if (hit.localName === "iframe" && hit.contentDocument) {
+      else if (isFrame(hit) && hit.contentDocument) {
         const box = hit.getBoundingClientRect();
         const style = getComputedStyle(hit);
         x -= box.x + hit.clientLeft + parseFloat(style.paddingLeft);
@@ -322,13 +323,18 @@
     }
     return false;
   };
-  // "self": a click there reaches it; "behind": something around it; "other": something over it.
-  const relation = (hit, el) => !hit ? "none" : within(hit, el) ? "self"
-    : within(el, hit) ? "behind" : "other";
+  // "self": a click there reaches it; "behind": something around it; "other": something over it. The
+  // page around a frame hears nothing of what is clicked in the frame.
+  const relation = (hit, el) => !hit ? "none" : within(hit, el) ? "self" : !within(el, hit) ? "other"
+    : hit.ownerDocument === el.ownerDocument ? "behind" : "none";
+  // Whether a box or frame that it is in does not show what is at this point of it.
   const clipped = (el, x, y) => {
     const [dx, dy] = shift(el);
     for (let up = parentOf(el), left = 500; up && left; up = parentOf(up), left--) {
-      if (up.ownerDocument !== el.ownerDocument) return false;
+      if (up.ownerDocument !== el.ownerDocument) {
+        const view = el.ownerDocument.defaultView;
+        return x < dx || y < dy || x >= dx + view.innerWidth || y >= dy + view.innerHeight || clipped(up, x, y);
+      }
       if (isWhole(up)) continue;
       const style = getComputedStyle(up);
       if (style.overflowX === "visible" && style.overflowY === "visible") continue;
@@ -508,7 +514,7 @@
     return box.width >= 48 && box.height >= 48;
   };
   const inside = (el, tag, style, shown, up, down) => {
-    if (tag === "iframe" || tag === "frame") {
+    if (isFrame(el)) {
       if (shown) frame(el, up);
       return;
     }
@@ -552,7 +558,7 @@
   };
 
   const world = { look, heard, elements, idOf, nameOf, roleOf, nativeRole, ownName, wordsOf, clean, isField,
-    editable, parentOf, shift, solid, boxOf, partsOf, hitAt, within, relation, clipped, isWhole,
+    isFrame, editable, parentOf, shift, solid, boxOf, partsOf, hitAt, within, relation, clipped, isWhole,
     last: () => last };
   Object.defineProperty(globalThis, key, { value: world });
   listen();
