@@ -14,7 +14,7 @@ from clawrl_gym.envs.gui.action import GuiAction, Kind
 from clawrl_gym.envs.gui.observation import Element, Line
 from clawrl_gym.envs.gui.page.act import carry_out
 from clawrl_gym.envs.gui.page.snapshot import read_page
-from clawrl_gym.envs.gui.page.tab import Tab
+from clawrl_gym.envs.gui.page.tab import Tab, tell_listeners
 from clawrl_gym.envs.gui.text import line_text
 
 CHROMIUM = "/usr/lib/chromium/chromium-headless-shell"
@@ -104,8 +104,9 @@ class PageRig:
 async def page_rig(browser: Browser, width: int = 800, height: int = 600) -> AsyncIterator[PageRig]:
     """A page of its own."""
     context = await browser.new_context(viewport={"width": width, "height": height})
+    hint = await tell_listeners(context)
     page = await context.new_page()
-    rig = PageRig(await Tab.open(page), context)
+    rig = PageRig(await Tab.open(page, hint), context)
     await context.route("**/*", rig.answer)
     page.on("dialog", lambda dialog: dialog.dismiss())
     try:

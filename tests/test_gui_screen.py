@@ -106,6 +106,25 @@ def test_tabs_are_opened_switched_and_closed():
         assert "8 tabs" in str(screen.act(GuiAction("new_tab")))
 
 
+LISTENING = (
+    "<title>two</title><div id=x>Go</div><iframe src=/in></iframe>"
+    "<script>x.addEventListener('click', () => { document.title = 'heard' })</script>"
+)
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["<a href=/two target=_blank>go</a>", "<button onclick=\"window.open('/two')\">go</button>"],
+)
+def test_what_listens_in_the_first_document_of_a_window_has_a_number(link):
+    inner = "<p id=y>In</p><script>y.addEventListener('click', () => {})</script>"
+    with a_screen({"/": link, "/two": LISTENING, "/in": inner}) as screen:
+        screen.act(GuiAction("click", id=id_of(screen, "go")))
+        assert {element.name for element in screen.look().elements} == {"Go", "In"}
+        assert screen.act(GuiAction("click", id=id_of(screen, "Go"))) is None
+        assert screen.look().title == "heard"
+
+
 def test_a_page_that_closes_itself_leaves_the_others():
     pages = {"/": "<title>one</title><button onclick='window.open(\"/two\")'>go</button>"}
     pages["/two"] = "<title>two</title><button onclick='window.close()'>end</button>"

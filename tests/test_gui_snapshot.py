@@ -180,6 +180,22 @@ async def test_listeners_make_an_element_clickable(browser: Browser) -> None:
         ]
 
 
+async def test_listeners_of_a_document_that_is_written_anew_are_known(browser: Browser) -> None:
+    written = (
+        "document.open(); document.write(\"<p id=a>New</p><script>a.addEventListener('click', () => {})"
+        '</" + "script>"); document.close()'
+    )
+    async with page_rig(browser) as at:
+        await at.show("<p>old")
+        await at.js(f"{written}; 1")
+        assert await at.texts() == ['clickable "New" [1]']
+        await at.show("<p>outer</p><iframe srcdoc='<p>old'></iframe>")
+        await at.texts()
+        frame = at.page.frames[-1]
+        await frame.evaluate(f"{written}; 1")
+        assert await at.texts() == ["outer", 'clickable "New" [1]']
+
+
 async def test_numbers_stay_with_their_elements(browser: Browser) -> None:
     async with page_rig(browser) as at:
         await at.show("<button id=a>A</button> <button id=b>B</button>")

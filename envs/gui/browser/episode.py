@@ -16,7 +16,7 @@ from clawrl_gym.envs.gui.browser.pool import ProcessBrowsers, SharedBrowser
 from clawrl_gym.envs.gui.browser.tabs import MOST_TABS, Tabs
 from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.observation import View
-from clawrl_gym.envs.gui.page.tab import DocumentLeft, PageGone, PageHangs, Tab
+from clawrl_gym.envs.gui.page.tab import DocumentLeft, PageGone, PageHangs, Tab, tell_listeners
 from clawrl_gym.envs.gui.task import FinalState, GuiTask, PageFacts
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ class BrowserEpisode:
             self._context = await open_context(
                 self._browser.browser, self._proxy, self._task, self._options
             )
-            self._tabs = Tabs(self._context, self._end_waits)
+            hint = await tell_listeners(self._context)
+            self._tabs = Tabs(self._context, hint, self._end_waits)
             self._navigation = Navigation(self._tabs, self.network, self._options.page_timeout_s)
             await self._tabs.open()
             await self._load(self._task.start)

@@ -27,9 +27,13 @@ _MESSAGE_CHARACTERS = 200
 class Tabs:
     """In order of opening. Lives on the loop."""
 
-    def __init__(self, context: BrowserContext, on_crash: Callable[[], None]) -> None:
-        """`on_crash`: the renderer of one of them has ended; its page will never answer."""
+    def __init__(
+        self, context: BrowserContext, listener_hint: str, on_crash: Callable[[], None]
+    ) -> None:
+        """`listener_hint`: what `tell_listeners` returned for the context. `on_crash`: the renderer
+        of one of them has ended; its page will never answer."""
         self._context = context
+        self._listener_hint = listener_hint
         self._on_crash = on_crash
         self._tabs: list[Tab] = []
         self._current = 0
@@ -158,7 +162,7 @@ class Tabs:
 
     async def _take_up(self, page: Page) -> None:
         try:
-            tab = await Tab.open(page, self._patience_s)
+            tab = await Tab.open(page, self._listener_hint, self._patience_s)
         except Exception:  # noqa: BLE001 (it does not answer, or is closed already)
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(page.close(), _CLOSE_S)

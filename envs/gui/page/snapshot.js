@@ -42,9 +42,13 @@
 
   const hear = (event) => {
     event.stopImmediatePropagation();
+    event.preventDefault(); // says that it was heard
     if (event.relatedTarget) heard.add(event.relatedTarget);
   };
-  const listen = () => addEventListener(hint, hear, true);
+  const listen = () => {
+    addEventListener(hint, hear, true);
+    dispatchEvent(new Event(hint + "?")); // what was not heard until now
+  };
   const idOf = (el) => {
     let id = numbers.get(el);
     if (id === undefined) {
@@ -418,6 +422,7 @@
     const inner = el.contentDocument;
     if (inner?.documentElement) {
       const top = inner.body ?? inner.documentElement;
+      inner.defaultView?.[key]?.listen();
       const [dx, dy] = shift(top);
       const rowBefore = row;
       row = 0;
@@ -557,7 +562,7 @@
     return JSON.stringify([location.href, clean(document.title, 200), lines]);
   };
 
-  const world = { look, heard, elements, idOf, nameOf, roleOf, nativeRole, ownName, wordsOf, clean, isField,
+  const world = { look, listen, heard, elements, idOf, nameOf, roleOf, nativeRole, ownName, wordsOf, clean, isField,
     isFrame, editable, parentOf, shift, solid, boxOf, partsOf, hitAt, within, relation, clipped, isWhole,
     last: () => last };
   Object.defineProperty(globalThis, key, { value: world });

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from clawrl_gym.core.errors import EnvError
 
 if TYPE_CHECKING:
-    from playwright.async_api import CDPSession, Page
+    from playwright.async_api import BrowserContext, CDPSession, Page
 
 SNAPSHOT = "snapshot.js"
 _NOT_WAITED_FOR = frozenset({"EventSource", "WebSocket", "Ping", "Media", "Preflight", "Other"})
@@ -80,10 +80,18 @@ def script(name: str) -> str:
     return files("clawrl_gym.envs.gui.page").joinpath(name).read_text("utf-8")
 
 
-class Tab:
-    """A page that can be asked and acted on; made by `open` before anything is loaded in it."""
+async def tell_listeners(context: BrowserContext) -> str:
+    """Have all documents of a context tell which elements listen to the mouse, those too that a
+    page opens windows with. Before its first page; returns the name of the event that tells."""
+    hint = "e" + secrets.token_hex(8)
+    await context.add_init_script(f"({script('listeners.js')})({hint!r})")
+    return hint
 
-    def __init__(self, page: Page, cdp: CDPSession, frame: str) -> None:
+
+class Tab:
+    """A page that can be asked and acted on; made by `open`."""
+
+    def __init__(self, page: Page, cdp: CDPSession, frame: str, hint: str) -> None:
         self.page = page
         self.cdp = cdp
         self.documents = 0
@@ -98,15 +106,15 @@ class Tab:
         """Something of the above has changed."""
         self._frame = frame
         self._key = "k" + secrets.token_hex(8)
-        self._hint = "e" + secrets.token_hex(8)
+        self._hint = hint
         self._context: int | None = None
 
     @classmethod
-    async def open(cls, page: Page, timeout_s: float = 10.0) -> Tab:
-        """Take hold of a page; best before its first document, for what listens to the mouse."""
+    async def open(cls, page: Page, hint: str, timeout_s: float = 10.0) -> Tab:
+        """Take hold of a page; `hint` is what `tell_listeners` returned for its context."""
         cdp = await page.context.new_cdp_session(page)
         tree = await asyncio.wait_for(cdp.send("Page.getFrameTree"), timeout_s)
-        tab = cls(page, cdp, tree["frameTree"]["frame"]["id"])
+        tab = cls(page, cdp, tree["frameTree"]["frame"]["id"], hint)
         tab._listen()
         small = {"maxTotalBufferSize": 0, "maxResourceBufferSize": 0, "maxPostDataSize": 0}
         async with asyncio.timeout(timeout_s):
@@ -115,11 +123,11 @@ class Tab:
                 cdp.send("Network.enable", small),
                 cdp.send(
                     "Page.addScriptToEvaluateOnNewDocument",
-                    {"source": tab._source(), "worldName": tab._key},
-                ),
-                cdp.send(
-                    "Page.addScriptToEvaluateOnNewDocument",
-                    {"source": f"({script('listeners.js')})({tab._hint!r})"},
+                    {
+                        "source": tab._source(),
+                        "worldName": tab._key,
+                        "runImmediately": True,  # in frames of a window that is there already
+                    },
                 ),
             )
         return tab
