@@ -282,6 +282,54 @@ async def test_open_shadow_roots_are_walked(browser: Browser) -> None:
         assert (await at.texts())[1] == 'slotted button "done" [1]'
 
 
+SHADOWS: dict[str, tuple[str, str, list[str]]] = {
+    "the component listens": (
+        "<x-a onclick=1></x-a>",
+        "<button>Less</button> <button>More</button> <input aria-label=Amount>",
+        ['button "Less" [1] button "More" [2] textbox "Amount" [3]'],
+    ),
+    "it listens and holds one button": (
+        "<x-a onclick=1></x-a>",
+        "<button>Less</button>",
+        ['button "Less" [1]'],
+    ),
+    "what is around it listens": (
+        "<div tabindex=0><x-a></x-a></div>",
+        "<button>Less</button><button>More</button>",
+        ['clickable "LessMore" [1] button "Less" [2] button "More" [3]'],
+    ),
+    "it is deep, and nothing but its content has a box": (
+        "<div role=button style='display:contents'><p style='display:contents'><x-a style='display:contents'></x-a></p></div>",
+        "<button>Less</button>",
+        ['button "Less" [1]'],
+    ),
+    "nothing is in it that can be acted on": (
+        "<x-a onclick=1></x-a>",
+        "<b>Go</b> there",
+        ['clickable "Go there" [1]'],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHADOWS)
+async def test_what_listens_swallows_no_shadow_root(browser: Browser, case: str) -> None:
+    html, shadow, texts = SHADOWS[case]
+    async with page_rig(browser) as at:
+        await at.show(
+            f"{html}<script>customElements.define('x-a', class extends HTMLElement {{ constructor() {{"
+            f"super(); this.attachShadow({{mode: 'open'}}).innerHTML = '{shadow}' }} }})</script>"
+        )
+        assert await at.texts() == texts
+
+
+@pytest.mark.parametrize("around", ["onclick=1", "role=dialog tabindex=0"])
+async def test_what_listens_swallows_no_frame(browser: Browser, around: str) -> None:
+    async with page_rig(browser) as at:
+        at.bodies[HOST + "/inner"] = "<p>Pay now</p><button>Pay</button>"
+        await at.show(f"<div {around}><iframe src=/inner></iframe></div>")
+        assert (await at.texts())[1:] == ["Pay now", 'button "Pay" [2]']
+
+
 async def test_long_names_and_texts_are_cut(browser: Browser) -> None:
     async with page_rig(browser) as at:
         await at.show(

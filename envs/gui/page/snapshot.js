@@ -23,7 +23,7 @@
   const SHAPES = new Set(["rect", "circle", "ellipse", "polygon", "polyline", "line", "path", "text",
     "image", "use"]);
   const HANDLE = ".ui-sortable-handle,.ui-draggable,.ui-draggable-handle,.ui-selectee";
-  const WITHIN = HANDLE + ",a[href],button,input,select,textarea,summary,canvas,[role=button],[role=link]," +
+  const WITHIN = HANDLE + ",a[href],button,input,select,textarea,summary,canvas,iframe,frame,[role=button],[role=link]," +
     "[role=tab],[role=option],[role=menuitem],[role=treeitem],[role=checkbox],[role=radio]," +
     "[role=switch],[role=slider],[onclick],[tabindex],[draggable=true],[contenteditable]";
   const POINTERS = /^(pointer|move|grab)$|-resize$/;
@@ -92,6 +92,15 @@
       if (given.length) return given;
     }
     return el.childNodes;
+  };
+
+  // All elements in one, those of open shadow roots too.
+  const inOf = function* (el) {
+    if (el.shadowRoot) yield* inOf(el.shadowRoot);
+    for (const child of el.querySelectorAll("*")) {
+      yield child;
+      if (child.shadowRoot) yield* inOf(child.shadowRoot);
+    }
   };
 
   // Text of what is visible in an element; form fields do not count.
@@ -287,7 +296,7 @@
     const box = el.getBoundingClientRect();
     if (solid(box) || thin(el, box)) return box;
     let left = 20;
-    for (const child of el.querySelectorAll("*")) {
+    for (const child of inOf(el)) {
       if (--left < 0) break;
       const inner = child.getBoundingClientRect();
       if (solid(inner) && getComputedStyle(child).visibility === "visible") return inner;
@@ -458,7 +467,7 @@
   const innerOf = (el) => {
     const found = [];
     let left = 200;
-    for (const child of el.querySelectorAll("*")) {
+    for (const child of inOf(el)) {
       if (--left < 0 || found.length === 3) break;
       if (child.matches(WITHIN) || listens(child)) found.push(child);
     }
@@ -470,7 +479,7 @@
     const loose = !ROLES.has(role) && !nativeRole(el);
     const box = boxOf(el);
     if (!box) return !loose;
-    if (isField(el) || editable(el) || !el.firstElementChild) {
+    if (isField(el) || editable(el) || !el.firstElementChild && !el.shadowRoot) {
       if (loose && squeezed(el).length > MAX_NAME) return false;
       add(el, role, nameOf(el, role, false), box, up);
       return true;
