@@ -39,7 +39,12 @@ def test_elements_get_a_box_and_a_number_where_they_are() -> None:
 
 def test_what_is_out_of_sight_or_covered_is_not_marked() -> None:
     jpeg = page_jpeg()
-    hidden = (FAR, replace(BUTTON, states=("covered",)), replace(FIELD, box=(0, 0, 0, 0)))
+    hidden = (
+        FAR,
+        replace(BUTTON, states=("covered",)),
+        replace(BUTTON, clipped=True),
+        replace(FIELD, box=(0, 0, 0, 0)),
+    )
     plain = marked(jpeg, NOWHERE, VIEWPORT)
     assert marked(jpeg, View("", "", (hidden,)), VIEWPORT) == plain
 

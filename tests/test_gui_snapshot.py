@@ -231,6 +231,34 @@ async def test_what_is_scrolled_out_of_a_box_is_not_covered(browser: Browser) ->
         assert [element.states for element in await at.elements()] == [(), ()]
 
 
+async def test_what_is_scrolled_out_of_a_box_or_frame_is_clipped(browser: Browser) -> None:
+    async with page_rig(browser) as at:
+        at.bodies[HOST + "/inner"] = (
+            "<button>Framed</button><div style='height:300px'>x</div><button>Below</button>"
+        )
+        await at.show(
+            "<style>button{display:block}</style><div style='height:60px;overflow:auto'><button>Top"
+            "</button><div style='height:100px'>x</div><button>Out</button><label style='display:block'>"
+            "<input type=checkbox style='display:none'>Box</label><div style='position:fixed;top:300px'>"
+            "<button>Menu</button></div><div style='position:absolute;top:400px'><button>Tip</button></div>"
+            "</div><div style='overflow:hidden;width:100px;white-space:nowrap'><a href=/>One</a> "
+            f"<a href=/>Long {'x' * 60}</a></div><iframe src=/inner style='height:80px'></iframe>"
+            "<div style='height:2000px'></div><button>Far</button>"
+        )
+        clipped = {element.name for element in await at.elements() if element.clipped}
+        assert clipped == {"Out", "Box", "Below"}
+
+
+async def test_what_floats_out_of_a_box_is_reached(browser: Browser) -> None:
+    async with page_rig(browser) as at:
+        await at.show(
+            "<div style='height:60px;overflow:hidden'><button style='position:fixed;top:300px' "
+            "onclick='this.textContent = 1'>Menu</button></div>"
+        )
+        assert await at.do("click", "Menu") is None
+        assert (await at.element("1")).states == ()
+
+
 async def test_boxes_are_in_pixels_of_the_viewport(browser: Browser) -> None:
     async with page_rig(browser) as at:
         await at.show(

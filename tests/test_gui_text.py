@@ -1,5 +1,7 @@
 """A page as text: its form, its budget, and what a page may not imitate."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +99,24 @@ def test_where_nothing_is_in_sight_the_nearest_lines_are_shown_and_where_the_oth
     assert lines_shown[0] == "... 50 more lines, scroll up"
     assert lines_shown[1] == 'link "item number 51" [51]'
     assert lines_shown[-1].endswith("more lines, scroll down")
+
+
+def test_lines_that_are_scrolled_out_of_a_box_are_out_of_sight():
+    """Their places lie in the viewport, where other lines are seen."""
+    rows = []
+    for n in range(1, 101):
+        (row,) = link(n, n * 2)
+        rows += [(replace(row, clipped=n > 5),), (f"about the item {n}",)]
+    text = render(view(*rows, link(101, 100), link(102, 110)), 300, height=300)
+    shown = text.splitlines()[1:]
+    assert shown[0] == 'link "item number 1" [1]'
+    assert shown[-2:] == ['link "item number 101" [101]', 'link "item number 102" [102]']
+    assert not any("item 90" in line for line in shown)
+
+
+def test_where_every_line_is_scrolled_out_the_first_ones_are_shown():
+    rows = [(replace(link(n, n * 2)[0], clipped=True),) for n in range(1, 101)]
+    assert render(view(*rows), 300, height=300).splitlines()[1] == 'link "item number 1" [1]'
 
 
 def test_mere_text_lies_between_the_elements_around_it():

@@ -23,6 +23,8 @@ class Element:
     """Labels of a combobox or listbox."""
     box: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     """x, y, width, height in CSS pixels of the viewport; all 0 where nothing was laid out."""
+    clipped: bool = False
+    """Scrolled out of a box or frame that it is in: what is seen at its place is something else."""
 
 
 Line = tuple[str | Element, ...]

@@ -50,6 +50,7 @@ def marked(jpeg: bytes, view: View, viewport: tuple[int, int]) -> bytes:
         (element, box)
         for element in view.elements
         if "covered" not in element.states
+        and not element.clipped
         and (box := _visible_part(element.box, viewport)) is not None
     ]
     draw = ImageDraw.Draw(picture)

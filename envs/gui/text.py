@@ -27,7 +27,7 @@ def render(view: View, max_tokens: int, height: float | None = None) -> str:
     written = [line_text(line) for line in view.lines]
     costs = [tokens(line) + 1 for line in written]
     if sum(costs) > room:
-        written = _cut(written, costs, _tops(view.lines), room, height)
+        written = _cut(written, costs, view.lines, room, height)
     return "\n".join([head, *written])
 
 
@@ -75,10 +75,18 @@ def tokens(text: str) -> int:
 
 
 def _cut(
-    written: list[str], costs: list[int], tops: list[float], room: int, height: float | None
+    written: list[str],
+    costs: list[int],
+    lines: tuple[Line, ...],
+    room: int,
+    height: float | None,
 ) -> list[str]:
     """The lines that fit: those in sight, then those below, then those above."""
-    visible = [top >= 0 and (height is None or top < height) for top in tops]
+    tops = _tops(lines)
+    visible = [
+        not clipped and top >= 0 and (height is None or top < height)
+        for top, clipped in zip(tops, _clipped(lines), strict=True)
+    ]
     in_sight = visible if any(visible) else [top >= 0 for top in tops]
     first = in_sight.index(True) if any(in_sight) else len(tops)
     ranks = [0 if visible[i] else 1 if i >= first else 2 for i in range(len(written))]
@@ -122,11 +130,32 @@ def _gap(count: int, direction: str) -> str:
     return f"{note}, scroll {direction}" if direction else note
 
 
+def _laid_out(line: Line) -> list[Element]:
+    return [part for part in line if isinstance(part, Element) and any(part.box)]
+
+
+def _clipped(lines: tuple[Line, ...]) -> list[bool]:
+    """Which lines are scrolled out of a box or frame: those of whose elements none is seen, and the
+    mere text between two of them."""
+    known = {
+        i: all(element.clipped for element in elements)
+        for i, line in enumerate(lines)
+        if (elements := _laid_out(line))
+    }
+    before, after = [False] * len(lines), [False] * len(lines)
+    for found, places in ((before, range(len(lines))), (after, reversed(range(len(lines))))):
+        last = False
+        for i in places:
+            last = found[i] = known.get(i, last)
+    return [both == (True, True) for both in zip(before, after, strict=True)]
+
+
 def _tops(lines: tuple[Line, ...]) -> list[float]:
-    """The y of each line: of its first element that was laid out, else between its neighbours."""
+    """The y of each line: of its first element that is seen where it was laid out, else between its
+    neighbours."""
     centres: dict[int, float] = {}
     for i, line in enumerate(lines):
-        boxes = [part.box for part in line if isinstance(part, Element) and any(part.box)]
+        boxes = [element.box for element in _laid_out(line) if not element.clipped]
         if boxes:
             centres[i] = boxes[0][1] + boxes[0][3] / 2
     if not centres:

@@ -11,7 +11,7 @@
   const MAX_TEXT = 2000; // code points of one text or value
   const MAX_ALL = 300000; // characters of all texts
   const MAX_OPTIONS = 100;
-  const MAX_HITS = 400; // elements that are tested for being covered
+  const MAX_HITS = 400; // elements that are tested for being covered or clipped
 
   const SILENT = new Set(["script", "style", "template", "noscript", "head", "title", "meta", "link",
     "datalist", "param", "source", "track", "option", "optgroup", "object", "embed"]);
@@ -340,29 +340,52 @@
   // page around a frame hears nothing of what is clicked in the frame.
   const relation = (hit, el) => !hit ? "none" : within(hit, el) ? "self" : !within(el, hit) ? "other"
     : hit.ownerDocument === el.ownerDocument ? "behind" : "none";
-  // Whether a box or frame that it is in does not show what is at this point of it.
-  const clipped = (el, x, y) => {
-    const [dx, dy] = shift(el);
-    for (let up = parentOf(el), left = 500; up && left; up = parentOf(up), left--) {
-      if (up.ownerDocument !== el.ownerDocument) {
-        const view = el.ownerDocument.defaultView;
-        return x < dx || y < dy || x >= dx + view.innerWidth || y >= dy + view.innerHeight || clipped(up, x, y);
-      }
-      if (isWhole(up)) continue;
-      const style = getComputedStyle(up);
-      if (style.overflowX === "visible" && style.overflowY === "visible") continue;
-      const box = up.getBoundingClientRect();
-      if (x - dx < box.left || x - dx > box.right || y - dy < box.top || y - dy > box.bottom) return true;
+  // Whether what is positioned like this is laid out by something around it, and so clipped by it.
+  const holds = (style, position) => position !== "fixed" && (position !== "absolute" || style.position !== "static") ||
+    style.transform !== "none" || style.filter !== "none" || style.perspective !== "none" ||
+    style.contain !== "none" || /transform|filter|perspective/.test(style.willChange);
+  const EVERYWHERE = [-Infinity, -Infinity, Infinity, Infinity];
+  const overlap = (one, other) => [Math.max(one[0], other[0]), Math.max(one[1], other[1]),
+    Math.min(one[2], other[2]), Math.min(one[3], other[3])];
+  // Where the boxes and frames that it is in show an element of this position: left, top, right,
+  // bottom in the top window. `known` are those of elements around others, for one look.
+  const shownAt = (el, position, known, left = 500) => {
+    const up = parentOf(el);
+    if (!up || !left) return EVERYWHERE;
+    if (up.ownerDocument !== el.ownerDocument) {
+      const [x, y] = shift(el);
+      const view = el.ownerDocument.defaultView;
+      return overlap(shownAt(up, getComputedStyle(up).position, known, left - 1),
+        [x, y, x + view.innerWidth, y + view.innerHeight]);
     }
-    return false;
+    if (!known.has(up)) known.set(up, {});
+    return known.get(up)[position] ??= shownIn(up, position, known, left - 1);
+  };
+  const shownIn = (up, position, known, left) => {
+    if (isWhole(up)) return shownAt(up, position, known, left);
+    const style = getComputedStyle(up);
+    if (!holds(style, position)) return shownAt(up, position, known, left);
+    const shown = shownAt(up, style.position, known, left);
+    if (style.overflowX === "visible" && style.overflowY === "visible") return shown;
+    if (style.display === "inline" || style.display === "contents") return shown;
+    const box = up.getBoundingClientRect();
+    const [x, y] = shift(up);
+    return overlap(shown, [x + box.left, y + box.top, x + box.right, y + box.bottom]);
+  };
+  const clipped = (el, x, y, known = new Map()) => {
+    const [left, top, right, bottom] = shownAt(el, getComputedStyle(el).position, known);
+    return x < left || x > right || y < top || y > bottom;
   };
   const isCovered = (el, x, y) => {
     if (x < 0 || y < 0 || x >= innerWidth || y >= innerHeight) return false;
-    return relation(hitAt(x, y), el) === "other" && !clipped(el, x, y);
+    return relation(hitAt(x, y), el) === "other";
   };
+  // Where a box is clicked first, and where else something of it would be seen.
+  const SPOTS = [[0.5, 0.5], [0.1, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.9]];
+  const spotsOf = (box, up) => SPOTS.map(([u, v]) => [box.x + up.dx + box.width * u, box.y + up.dy + box.height * v]);
 
   // -- the walk -----------------------------------------------------------------------------------
-  let lines, line, text, nodes, letters, hits, heading, row, full;
+  let lines, line, text, nodes, letters, hits, heading, row, full, bounds;
 
   const put = (part) => {
     if (heading) {
@@ -394,14 +417,17 @@
     const [x, y, w, h] = [box.x + up.dx, box.y + up.dy, box.width, box.height];
     const about = state ?? el;
     const states = stateOf(about, role);
-    if (++hits <= MAX_HITS && state === undefined) {
-      const part = partsOf(el)[0] ?? box;
-      if (isCovered(el, part.x + up.dx + part.width / 2, part.y + up.dy + part.height / 2)) states.push("covered");
+    let out = false;
+    if (++hits <= MAX_HITS) {
+      const spots = spotsOf(partsOf(el)[0] ?? box, up);
+      const first = spots.findIndex((spot) => !clipped(el, ...spot, bounds));
+      out = first < 0;
+      if (first === 0 && state === undefined && isCovered(el, ...spots[0])) states.push("covered");
     }
     const round = (number) => Math.round(number * 10) / 10;
     const value = state ? "" : valueOf(el, role);
     letters += name.length + value.length;
-    put([idOf(el), role, name, value, states, optionsOf(el), round(x), round(y), round(w), round(h)]);
+    put([idOf(el), role, name, value, states, optionsOf(el), round(x), round(y), round(w), round(h), out]);
   };
 
   const seen = (el) => {
@@ -560,6 +586,7 @@
     text = "";
     nodes = letters = hits = row = 0;
     heading = full = false;
+    bounds = new Map();
     const top = document.body ?? document.documentElement;
     if (top) {
       visit(top, { dx: 0, dy: 0, mute: false, cursor: "", svg: false, depth: 0, shown: true });

@@ -29,5 +29,8 @@ def _read(text: str) -> tuple[str, str, tuple[Line, ...]]:
 def _part(part: Any) -> str | Element:
     if isinstance(part, str):
         return part
-    number, role, name, value, states, options, x, y, width, height = part
-    return Element(number, role, name, value, tuple(states), tuple(options), (x, y, width, height))
+    number, role, name, value, states, options, *box, clipped = part
+    x, y, width, height = box
+    return Element(
+        number, role, name, value, tuple(states), tuple(options), (x, y, width, height), clipped
+    )
