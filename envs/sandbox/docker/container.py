@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import processes
 from clawrl_gym.envs.sandbox.docker import ownership
 from clawrl_gym.envs.sandbox.docker.changes import ContainerChanges, EngineChanges, LayerChanges
@@ -121,12 +122,18 @@ class Container:
             return stream
 
     def kill_all_but(self, spared: set[int]) -> None:
-        """Kill all processes but the first and those that have one of these numbers inside."""
+        """Kill all processes but the first and those that have one of these numbers inside.
+
+        Raises SandboxError when the container has ended: its processes' numbers are others' then.
+        """
         spared = spared | {1}
-        if first := self._host.pid:
+        host = self._host
+        if host.pid:
 
             def running_pids() -> list[int]:
-                pids = processes.namespace_members(first)
+                pids = processes.namespace_members(host.pid)
+                if not processes.alive(host.process):
+                    raise SandboxError(f"the sandbox's container ended: {self.death_reason()}")
                 return [pid for pid in pids if processes.inner_pid(pid) not in spared]
 
             processes.kill_all(running_pids, set(), 0)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Required, TypedDict
 
+from clawrl_gym.envs.sandbox import processes
+
 
 class _Mount(TypedDict):
     Destination: str
@@ -40,6 +42,8 @@ class HostView:
 
     pid: int = 0
     """Of its first process."""
+    process: str = ""
+    """That process for ever (`processes.identity`): the kernel gives its number to others later."""
     layer: str = ""
     """Folder with what it wrote."""
     root: str = ""
@@ -52,17 +56,18 @@ class HostView:
         volumes = tuple(mount["Destination"] for mount in inspected.get("Mounts") or ())
         pid = int(inspected["State"]["Pid"])
         try:
+            process = processes.identity(pid)
             groups = Path(f"/proc/{pid}/cgroup").read_text()
         except OSError:
-            groups = ""
+            process = groups = ""
         if os.geteuid() != 0 or inspected["Id"] not in groups:
             return cls(volumes=volumes)
         driver = inspected.get("GraphDriver") or {}
         data = driver.get("Data") or {} if driver.get("Name") == "overlay2" else {}
         root, layer = data.get("MergedDir", ""), data.get("UpperDir", "")
         if not _same_folder(root, f"/proc/{pid}/root") or not Path(layer).is_dir():
-            return cls(pid, volumes=volumes)
-        return cls(pid, layer, "" if volumes else root, volumes)
+            return cls(pid, process, volumes=volumes)
+        return cls(pid, process, layer, "" if volumes else root, volumes)
 
 
 def _same_folder(path: str, expected: str) -> bool:
