@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,6 @@ from clawrl_gym.envs.sandbox.docker.addresses import (
     start_command,
 )
 from tests.fake_engine import FakeEngine, without_engines
-
-HAS_SSH = find_spec("paramiko") is not None
 
 
 @pytest.fixture
@@ -141,12 +138,7 @@ def test_a_configuration_of_docker_that_says_nothing_counts_for_nothing(
     [
         ("unix:///no/such.sock", "no such socket"),
         (f"unix:///{'x' * 200}", "too long"),
-        pytest.param(
-            "ssh://me@there",
-            "pip install paramiko",
-            marks=pytest.mark.skipif(HAS_SSH, reason="paramiko is there"),
-        ),
-        ("ftp://x", r"expected unix://PATH, tcp://HOST:PORT or ssh://USER@HOST"),
+        ("ftp://x", "expected unix://PATH or tcp://HOST:PORT"),
         ("tcp://127.0.0.1:1", "nobody listens"),
         ("127.0.0.1:1", "nobody listens"),
         ("tcp://127.0.0.1:none", "Port could not be cast"),
@@ -154,6 +146,41 @@ def test_a_configuration_of_docker_that_says_nothing_counts_for_nothing(
 )
 def test_an_address_that_does_not_answer_says_why(url: str, reason: str) -> None:
     assert reason in knock(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "tls", "way"),
+    [
+        ("ssh://me@there", {}, "ssh"),
+        ("https://there:2376", {}, "TLS"),
+        ("tcp://127.0.0.1:PORT", {"DOCKER_TLS_VERIFY": "1"}, "TLS"),
+        ("127.0.0.1:PORT", {"DOCKER_CERT_PATH": "/certificates"}, "TLS"),
+        ("tcp://127.0.0.1:PORT", {"DOCKER_TLS_VERIFY": ""}, ""),
+    ],
+)
+def test_an_engine_over_ssh_or_tls_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, url: str, tls: dict[str, str], way: str
+) -> None:
+    """A shell's stream is read from the bare socket, where there is a cipher or nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = url.replace("PORT", str(server.getsockname()[1]))
+        for name, value in {"DOCKER_HOST": url, **tls}.items():
+            monkeypatch.setenv(name, value)
+        search = find_engine()
+    if way:
+        assert (
+            f"DOCKER_HOST ({url}): got an engine over {way}, expected unix://" in search.refusal()
+        )
+        assert "ssh -NL /tmp/docker.sock" in search.refusal()
+    else:
+        assert search.address is not None
+
+
+def test_the_certificates_of_a_context_on_another_machine_refuse_it(home: Path) -> None:
+    write_context(home, "far", context_of("tcp://127.0.0.1:1")).mkdir(parents=True)
+    assert "the docker context 'far' (tcp://127.0.0.1:1): got an engine over TLS" in (
+        find_engine().refusal()
+    )
 
 
 def test_another_machines_port_that_is_open_is_left_to_the_client() -> None:

@@ -15,7 +15,6 @@ import shlex
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,8 +30,9 @@ _CONNECT_S = 3.0
 """To another machine."""
 _PING = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
 _PORT = 2375
-_NO_SSH = (
-    "the package docker reaches it only with paramiko (pip install paramiko), or forward it:"
+_WRAPPED = (
+    "got an engine over {way}, expected unix://PATH or tcp://HOST:PORT without TLS, for a"
+    " container's shell is spoken with over the bare connection; forward the engine's socket:"
     " ssh -NL /tmp/docker.sock:/var/run/docker.sock USER@HOST, DOCKER_HOST=unix:///tmp/docker.sock"
 )
 _NOTHING = "no such socket"
@@ -82,7 +82,7 @@ def find_engine() -> EngineSearch:
     failures: list[str] = []
     named = _naming_key() is not None
     for address in engine_addresses():
-        failure = address.problem or knock(address.url)
+        failure = address.problem or _wrapped(address) or knock(address.url)
         if not failure:
             return EngineSearch(address, tuple(failures), named)
         failures.append(f"{address}: {failure}")
@@ -108,16 +108,25 @@ def engine_addresses() -> Iterator[EngineAddress]:
             yield EngineAddress(f"unix://{runtime}/docker.sock", "a rootless engine")
 
 
+def _wrapped(address: EngineAddress) -> str:
+    """Why an engine is refused whose connection carries more than bytes; empty when it is bare."""
+    scheme = address.url.partition("://")[0]
+    if scheme == "ssh":
+        return _WRAPPED.format(way="ssh")
+    has_tls = any(address.environment.get(name) for name in _TLS_KEYS)
+    if scheme == "https" or (has_tls and scheme not in ("unix", "http+unix")):
+        return _WRAPPED.format(way="TLS")
+    return ""
+
+
 def knock(url: str) -> str:
     """Why no engine answers there; empty when one does, or when only a client can tell."""
     scheme, _, rest = url.rpartition("://")
     if scheme in ("unix", "http+unix"):
         return _failure(lambda: _ping(rest), rest)
-    if scheme in ("", "tcp", "http", "https"):
+    if scheme in ("", "tcp", "http"):
         return _failure(lambda: _connect(rest), rest)
-    if scheme == "ssh":
-        return "" if find_spec("paramiko") else _NO_SSH
-    return "expected unix://PATH, tcp://HOST:PORT or ssh://USER@HOST"
+    return "expected unix://PATH or tcp://HOST:PORT"
 
 
 def cure() -> str:

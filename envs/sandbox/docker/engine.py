@@ -67,7 +67,6 @@ def _client_of(address: EngineAddress) -> docker.DockerClient:
         **docker.utils.kwargs_from_env(environment=environment),
         timeout=_CALL_S,
         max_pool_size=64,
-        use_ssh_client=address.url.startswith("ssh://"),
     )
 
 
