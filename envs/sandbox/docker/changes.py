@@ -36,6 +36,8 @@ _OWN_PROGRAMS = "/usr/local"
 _CHANGED, _DELETED = 0, 2
 """The engine's numbers; 1 is added."""
 _OPAQUE = "trusted.overlay.opaque"
+_POINTERS = frozenset({"trusted.overlay.redirect", "trusted.overlay.metacopy"})
+"""On what was renamed or got another mode, where the kernel is set to leave its content below."""
 
 
 def is_copied(path: str) -> bool:
@@ -115,6 +117,8 @@ class LayerChanges:
         self._container = container
         self._volumes = volumes
         self._folder = folder
+        self.is_whole = True
+        """No entry leaves content of its own in the image's layers, where it is not looked for."""
         self._entries = list(self._walk("/"))
 
     @property
@@ -139,6 +143,8 @@ class LayerChanges:
         for name in names:
             path = posixpath.join(folder, name)
             status = os.lstat(self._folder + path)
+            if not _POINTERS.isdisjoint(_attributes(self._folder + path)):
+                self.is_whole = False
             if is_copied(path):
                 yield path, status
             if stat.S_ISDIR(status.st_mode) and may_hold_copied(path):
@@ -156,6 +162,13 @@ def _attribute(path: str, name: str) -> bytes:
         return os.getxattr(path, name, follow_symlinks=False)
     except OSError:
         return b""
+
+
+def _attributes(path: str) -> list[str]:
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return []
 
 
 class EngineChanges:

@@ -167,7 +167,9 @@ class Container:
         """What was changed of what is carried; nothing may run but the first process."""
         host = self._host
         if host.layer:
-            return LayerChanges(self.id, host.volumes, host.layer)
+            layer = LayerChanges(self.id, host.volumes, host.layer)
+            if layer.is_whole:
+                return layer
         return EngineChanges(self.id, host.volumes)
 
     @property
