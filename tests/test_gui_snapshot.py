@@ -249,6 +249,20 @@ async def test_what_is_scrolled_out_of_a_box_or_frame_is_clipped(browser: Browse
         assert clipped == {"Out", "Box", "Below"}
 
 
+async def test_what_floats_out_of_a_folded_box_is_seen(browser: Browser) -> None:
+    async with page_rig(browser) as at:
+        await at.show(
+            "a <span style='display:inline-block;height:0;overflow:hidden'><p>flow<button>Flow</button></p>"
+            "<iframe srcdoc='<p>frame'></iframe><div style='position:fixed;top:90px'><p>Modal</p><button>OK"
+            "</button><div style='height:0;overflow:hidden'>folded</div></div></span> b"
+            "<div style='height:0;overflow:hidden;position:relative'><div style='position:absolute;top:0'>"
+            "<button>Held</button></div><div style='position:fixed;top:300px'>Free</div></div>"
+            "<div style='width:0;overflow:hidden;transform:scale(1)'><p style='position:fixed'>c</p></div>"
+        )
+        assert await at.texts() == ["a", "Modal", 'button "OK" [1]', "b", "Free"]
+        assert await at.do("click", "OK") is None
+
+
 async def test_what_floats_out_of_a_box_is_reached(browser: Browser) -> None:
     async with page_rig(browser) as at:
         await at.show(

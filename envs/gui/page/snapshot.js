@@ -524,6 +524,12 @@
     return !holds;
   };
 
+  // Of what is in a box without an extent that hides what runs over its edge, only this is seen.
+  const floatsOut = (el, style) => {
+    if (style.position !== "fixed" && style.position !== "absolute") return false;
+    const [left, top, right, bottom] = shownAt(el, style.position, bounds);
+    return left < right && top < bottom;
+  };
   const visit = (el, up) => {
     if (full) return;
     if (++nodes > MAX_NODES || up.depth > MAX_DEPTH) { full = true; return; }
@@ -534,8 +540,12 @@
     const style = getComputedStyle(el);
     const display = style.display;
     if (display === "none" || el.getAttribute("hidden") === "until-found") return;
+    if (up.folded ? !floatsOut(el, style)
+      : style.overflowX !== "visible" && !isWhole(el) && !solid(el.getBoundingClientRect())) {
+      visitAll(el, { ...up, cursor: style.cursor, depth: up.depth + 1, shown: false, folded: true });
+      return;
+    }
     const shown = style.visibility === "visible";
-    if (style.overflowX !== "visible" && !isWhole(el) && !solid(el.getBoundingClientRect())) return;
     const block = !INLINE.test(display) && !el.ownerSVGElement;
     const isCell = display === "table-cell" && row;
     if (isCell) cell();
