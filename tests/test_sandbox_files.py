@@ -35,6 +35,14 @@ def test_what_is_written_is_read(root_fd, root):
     assert (root / "a/b/c.txt").read_bytes() == b"hello"
 
 
+@pytest.mark.root
+def test_files_and_folders_belong_to_the_user_and_the_group(root_fd, root):
+    write_file(root_fd, "/a/f", b"", 0o644, (1234, 567))
+    for path in (root / "a", root / "a/f"):
+        status = path.stat()
+        assert (status.st_uid, status.st_gid) == (1234, 567)
+
+
 def test_a_shorter_text_replaces_a_longer_one(root_fd):
     write_file(root_fd, "/a", b"long text", 0o644, None)
     write_file(root_fd, "/a", b"short", 0o600, None)

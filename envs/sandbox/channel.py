@@ -27,8 +27,9 @@ class LauncherChannel:
         self._number = launcher.next_number()
         self._drop = weakref.finalize(self, launcher.drop, self._number)
         self._drop.atexit = False
-        self.owner: int | None = None
-        """The host's id of the sandbox's root user; None when that is this process's own."""
+        self.owner: tuple[int, int] | None = None
+        """The host's ids of the sandbox's root user and group, which are the same number; None when
+        that user is this process's own."""
 
     def start(
         self,
@@ -47,7 +48,8 @@ class LauncherChannel:
     def started(self) -> None:
         """To be called when the shell has answered; afterwards files outlive the processes."""
         answer, _ = self._ask("hold", "", "held")  # a shell that ends sooner takes its files along
-        self.owner = int(answer) if int(answer) >= 0 else None
+        uid = int(answer)
+        self.owner = (uid, uid) if uid >= 0 else None
 
     @contextlib.contextmanager
     def root(self) -> Iterator[int]:

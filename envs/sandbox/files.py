@@ -73,8 +73,11 @@ def too_many(path: str, max_entries: int) -> SandboxError:
     return SandboxError(f"{path!r} in the sandbox holds more than {max_entries} files")
 
 
-def write_file(root_fd: int, path: str, data: bytes, mode: int, owner: int | None) -> None:
-    """Write a file and its missing parents; `owner` is the host's id of the sandbox's user."""
+def write_file(
+    root_fd: int, path: str, data: bytes, mode: int, owner: tuple[int, int] | None
+) -> None:
+    """Write a file and its missing parents; `owner`: the host's ids of the sandbox's user and
+    group."""
     parent = make_parents(root_fd, path, owner)
     name = posixpath.basename(path.rstrip("/"))
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY
@@ -85,7 +88,7 @@ def write_file(root_fd: int, path: str, data: bytes, mode: int, owner: int | Non
     try:
         _regular_size(fd, path)
         if owner is not None:
-            os.fchown(fd, owner, owner)
+            os.fchown(fd, *owner)
         os.fchmod(fd, mode)
         os.ftruncate(fd, 0)
         view = memoryview(data)
@@ -97,7 +100,7 @@ def write_file(root_fd: int, path: str, data: bytes, mode: int, owner: int | Non
         os.close(fd)
 
 
-def make_parents(root_fd: int, path: str, owner: int | None) -> str:
+def make_parents(root_fd: int, path: str, owner: tuple[int, int] | None) -> str:
     """Make the folders above `path`; returns the folder that holds it."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts or ".." in parts:
@@ -112,12 +115,12 @@ def make_parents(root_fd: int, path: str, owner: int | None) -> str:
     return folder
 
 
-def _make_folder(root_fd: int, above: str, name: str, owner: int | None) -> None:
+def _make_folder(root_fd: int, above: str, name: str, owner: tuple[int, int] | None) -> None:
     parent_fd = _open(root_fd, above, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.mkdir(name, 0o755, dir_fd=parent_fd)
         if owner is not None:
-            os.chown(name, owner, owner, dir_fd=parent_fd, follow_symlinks=False)
+            os.chown(name, *owner, dir_fd=parent_fd, follow_symlinks=False)
     except FileExistsError:
         pass  # a dangling link, or somebody inside was faster: opening decides
     except OSError as error:

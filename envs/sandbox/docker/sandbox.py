@@ -128,7 +128,7 @@ class DockerSandbox:
     def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
         self._check_open()
         if self._container.root_fd >= 0:
-            files.write_file(self._container.root_fd, path, data, mode, self._owner[0])
+            files.write_file(self._container.root_fd, path, data, mode, self._owner)
         else:
             archive.write_file(self._container.id, path, data, mode, self._owner)
 
