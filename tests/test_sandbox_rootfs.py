@@ -114,6 +114,38 @@ def test_a_successor_has_the_programs_of_the_host_again(sandbox):
         )
 
 
+FORGED = (
+    "printf '#!/bin/bash\\necho forged\\n' > /home/forged; chmod +x /home/forged;"
+    "ln -sf /home/forged /etc/alternatives/"
+)
+
+
+def test_a_successor_finds_the_systems_programs_by_their_alternatives(sandbox):
+    sandbox.exec(f"{FORGED}awk; rm /etc/alternatives/pager; touch /etc/alternatives/new", 10)
+    names = "ls /etc/alternatives | sha256sum"
+    with open_sandbox(Limits()) as other, sandbox.successor() as fresh:
+        assert output(fresh, "echo 1 | awk '{print 2}'") == "2\n"
+        assert output(fresh, names) == output(other, names)
+        with fresh.successor() as third:
+            assert output(third, "ls -d /etc/.replaced-* | wc -l") == "1\n", "nothing was replaced"
+
+
+@pytest.mark.root
+def test_a_successor_on_a_folder_finds_its_programs_by_their_alternatives(tmp_path):
+    root = make_root(tmp_path / "r")
+    (root / "etc/alternatives").mkdir()
+    (root / "etc/alternatives/see").symlink_to("/usr/bin/cat")
+    (root / "usr/bin/see").symlink_to("/etc/alternatives/see")
+    with open_sandbox(Limits(), rootfs=str(root)) as sandbox:
+        sandbox.exec(f"{FORGED}x", 10)
+        sandbox.write("/etc/alternatives/y", b"")
+        sandbox.exec("mkdir /etc/other; cat /etc/motd > /etc/alternatives/see", 10)
+        with sandbox.successor() as fresh:
+            assert (
+                output(fresh, "ls /etc/alternatives; see /etc/motd") == "see\na root of our own\n"
+            )
+
+
 def test_a_full_disk_does_not_stop_a_successor(sandbox):
     sandbox.exec("dd if=/dev/zero of=/tmp/full bs=1M", 20)
     sandbox.exec("i=0; while echo > /tmp/f$i; do i=$((i+1)); done", 30)

@@ -20,8 +20,11 @@ from pathlib import Path
 from clawrl_gym.envs.sandbox import kernel
 from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.tree import (
+    ALTERNATIVES,
+    host_alternatives,
     host_loader_cache,
     is_plain,
+    make_alternatives,
     make_common,
     make_folder,
     make_links,
@@ -89,7 +92,8 @@ def build(
 
 
 def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
-    """Put the system's programs back, whatever was done to them; /usr/local stays as it was left.
+    """Put the system's programs back, whatever was done to them and to the names that they are
+    found by (/etc/alternatives); /usr/local stays as it was left.
 
     Graders run in such a root: a replaced shell, interpreter or loader must not answer for them,
     and a disk that was filled must not stop them. No process is left that could interfere, but
@@ -100,6 +104,8 @@ def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
     if rootfs is None:
         with _as_owner(owner):
             _renew_loader(root, host_loader_cache())
+            if is_plain(root, "etc"):
+                make_alternatives(root, host_alternatives())
             make_links(root)
         if not bindings(rootfs):
             _renew_folder("usr", _LOWER, owner)
@@ -115,6 +121,8 @@ def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
                 (root / name).symlink_to(lower.readlink())
         elif lower.is_dir():
             _renew_folder(name, str(lower), owner)
+    if is_plain(Path(_LOWER), ALTERNATIVES) and is_plain(root, "etc"):
+        _renew_folder(ALTERNATIVES, f"{_LOWER}/{ALTERNATIVES}", owner)
 
 
 def _renew_folder(name: str, lower: str, owner: Owner) -> None:

@@ -10,8 +10,10 @@ import contextlib
 import functools
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
+ALTERNATIVES = "etc/alternatives"
 _ETC_FILES = {
     "passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
     "group": "root:x:0:\nnogroup:x:65534:\n",
@@ -40,9 +42,7 @@ def make_tree(root: Path) -> None:
     (root / "etc/localtime").symlink_to("/usr/share/zoneinfo/Etc/UTC")
     (root / "etc/mtab").symlink_to("/proc/self/mounts")
     (root / "var/run").symlink_to("../run")
-    (root / "etc/alternatives").mkdir()
-    for name, target in _alternatives():
-        os.symlink(target, f"{root}/etc/alternatives/{name}")  # noqa: PTH211 (hundreds of them)
+    make_alternatives(root, host_alternatives())
     (root / "etc/ld.so.cache").write_bytes(host_loader_cache())
 
 
@@ -52,6 +52,26 @@ def make_links(root: Path) -> None:
     for name, target in links.items():
         set_aside(root / name)
         (root / name).symlink_to(target)
+
+
+def make_alternatives(root: Path, links: Mapping[str, str]) -> None:
+    """Which program awk, vi and others are, by names below /etc/alternatives: these and no more."""
+    folder = root / ALTERNATIVES
+    if is_plain(root, ALTERNATIVES) and links_in(folder) == links and len(links) == _count(folder):
+        return
+    set_aside(folder)
+    folder.mkdir()
+    for name, target in links.items():
+        os.symlink(target, f"{folder}/{name}")  # noqa: PTH211 (hundreds of them)
+
+
+def links_in(folder: Path) -> dict[str, str]:
+    """Where each link in a folder leads."""
+    return {link.name: str(link.readlink()) for link in folder.iterdir() if link.is_symlink()}
+
+
+def _count(folder: Path) -> int:
+    return sum(1 for _ in folder.iterdir())
 
 
 def set_aside(path: Path) -> None:
@@ -71,13 +91,11 @@ def is_plain(root: Path, path: str) -> bool:
 
 
 @functools.cache
-def _alternatives() -> list[tuple[str, str]]:
+def host_alternatives() -> Mapping[str, str]:
     """awk, vi and others are links through /etc/alternatives on Debian and its children."""
-    source = Path("/etc/alternatives")
-    if not source.is_dir():
-        return []
-    links = [(link.name, str(link.readlink())) for link in source.iterdir() if link.is_symlink()]
-    return [(n, to) for n, to in links if to.startswith("/usr/") and "/man/" not in to]
+    source = Path("/", ALTERNATIVES)
+    links = links_in(source) if source.is_dir() else {}
+    return {n: to for n, to in links.items() if to.startswith("/usr/") and "/man/" not in to}
 
 
 @functools.cache
@@ -88,7 +106,7 @@ def host_loader_cache() -> bytes:
 
 def prepare() -> None:
     """Read once what every default root needs, before the first start."""
-    _alternatives()
+    host_alternatives()
     host_loader_cache()
 
 
