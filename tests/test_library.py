@@ -15,7 +15,10 @@ import pytest
 from aiohttp import web
 
 import clawrl_gym as cg
+from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.pool import EpisodeRunner
 from clawrl_gym.run.blocking import run_blocking
+from clawrl_gym.run.environments import Worker
 
 HEAVY = {"torch", "ray", "vllm", "transformers", "playwright", "aiohttp", "hydra"}
 
@@ -246,3 +249,35 @@ def test_an_interrupt_in_a_notebook_closes_everything_and_is_raised() -> None:
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(in_a_notebook())
     assert cancelled.is_set()
+
+
+class _Stuck(EpisodeRunner):
+    """A worker that fails in closing, or never ends it."""
+
+    def __init__(self, closed: list[str]) -> None:
+        self._closed = closed
+
+    async def run(self, spec: EpisodeSpec) -> cg.Episode:
+        raise AssertionError
+
+    async def close(self) -> None:
+        self._closed.append("asked")
+        if len(self._closed) == 1:
+            raise ConnectionError("its process is gone")
+        await asyncio.Event().wait()
+
+
+async def test_workers_that_fail_in_closing_do_not_hold_up_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    class Hired(cg.Environments):
+        def _worker(self) -> Worker:
+            return _Stuck(asked)
+
+    monkeypatch.setattr("clawrl_gym.run.environments._CLOSE_S", 0.1)
+    address = cg.PolicyAddress("http://127.0.0.1:1", "key", "tiny")
+    async with Hired(cg.load_config([]).env, address, workers=2) as hired:
+        assert hired.pool.workers == 2
+    assert asked == ["asked", "asked"]

@@ -159,3 +159,28 @@ async def test_a_new_environment_takes_the_place_of_one_that_blocks(
         return not any(made() for made in Odd.made)
 
     await until(none_is_kept)  # an idle thread keeps none alive
+
+
+class Unclosable(gymnasium.Env[Any, Any]):
+    """Fails in closing, by what is asked of it first."""
+
+    error: ClassVar[BaseException]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return "go", {}
+
+    def close(self) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [ConnectionError("its server is gone"), SystemExit(3)])
+async def test_an_environment_that_fails_in_closing_is_a_line_in_the_log(
+    threads: SharedThreads, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    Unclosable.error = error
+    config = GymEnvConfig(target=f"{__name__}:Unclosable", own_thread=True)
+    env = EnvironmentThread(config, 817)
+    await env.call(env.reset)
+    await env.close()
+    assert str(error) in caplog.text
+    await until(lambda: all(one.name != "env-817" for one in threading.enumerate()))

@@ -7,8 +7,8 @@ by `Progress`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -19,6 +19,7 @@ from clawrl_gym.rollout.threads import Lane, OwnThread, SharedThreads
 P = ParamSpec("P")
 T = TypeVar("T")
 _CLOSE_S = 30.0
+_log = logging.getLogger(__name__)
 
 
 class EnvironmentThread:
@@ -81,12 +82,19 @@ class EnvironmentThread:
         old.end()
 
     async def close(self) -> None:
-        """After a call that still runs, or without it when it takes long."""
-        if self._env is not None:
-            with suppress(TimeoutError):
+        """After a call that still runs, or without it when it takes long.
+
+        An environment that fails in closing is a line in the log: its episodes have ended.
+        """
+        try:
+            if self._env is not None:
                 async with asyncio.timeout(_CLOSE_S):
                     await self.call(self._env.close)
-        self._lane.end()
+        except Exception as error:  # noqa: BLE001 (the border to anybody's code)
+            why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            _log.warning("an environment could not be closed: %s", why)
+        finally:
+            self._lane.end()
 
     def _new_lane(self) -> Lane:
         return OwnThread(self._name) if self._threads is None else self._threads.lane()

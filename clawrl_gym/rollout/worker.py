@@ -234,8 +234,11 @@ class RolloutWorker(EpisodeRunner):
 
     async def close(self) -> None:
         """Close every environment and the connections."""
-        await asyncio.gather(*(one.close() for cast in self._casts.values() for one in cast.all))
-        self._threads.end()
-        self._notices.close()
-        if self._chat is not None:
-            await self._chat.close()
+        try:
+            every = [one for cast in self._casts.values() for one in cast.all]
+            await asyncio.gather(*(one.close() for one in every))
+        finally:
+            self._threads.end()
+            self._notices.close()
+            if self._chat is not None:
+                await self._chat.close()

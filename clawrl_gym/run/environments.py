@@ -28,8 +28,10 @@ from clawrl_gym.run.admission import Admission
 from clawrl_gym.run.cluster import Cluster
 from clawrl_gym.run.nodes import Node
 from clawrl_gym.run.ray_worker import RayWorker
-from clawrl_gym.run.roster import Roster
+from clawrl_gym.run.roster import Roster, close_workers
 
+_CLOSE_S = 40.0
+"""For the workers of this machine to close: longer than one environment may take."""
 _CLOSING = 8
 """Sessions of lost episodes that are closed at a time."""
 
@@ -110,9 +112,11 @@ class Environments:
     async def _hire(self, pool: WorkerPool, stack: AsyncExitStack) -> None:
         """Workers on this machine."""
         workers = [self._worker() for _ in range(max(1, self._workers))]
+        hired: list[Worker] = []
+        stack.push_async_callback(close_workers, hired, _CLOSE_S)
         for worker in workers:
             await worker.ready()
-            stack.push_async_callback(worker.close)
+            hired.append(worker)
             pool.add(worker, self._slots)
 
     @property

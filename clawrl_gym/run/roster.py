@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Protocol
 
@@ -152,7 +152,7 @@ class Roster:
         try:
             await asyncio.gather(*(worker.ready() for worker in workers))
         except BaseException:
-            await _closed(workers)
+            await close_workers(workers, _CLOSE_S)
             raise
         self._members[node] = workers
         for number, (worker, slots) in enumerate(zip(workers, shares, strict=True), 1):
@@ -198,15 +198,22 @@ class Roster:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        await _closed([worker for workers in self._members.values() for worker in workers])
+        hired = [worker for workers in self._members.values() for worker in workers]
+        await close_workers(hired, _CLOSE_S)
 
 
-async def _closed(workers: list[NodeWorker]) -> None:
+class Closable(Protocol):
+    """Something with an end of its own."""
+
+    async def close(self) -> None: ...
+
+
+async def close_workers(workers: Sequence[Closable], within_s: float) -> None:
     """Close them in order, as far as they answer: the end of the run ends them all the same."""
 
-    async def close(worker: NodeWorker) -> None:
+    async def close(worker: Closable) -> None:
         with suppress(Exception):
-            async with asyncio.timeout(_CLOSE_S):
+            async with asyncio.timeout(within_s):
                 await worker.close()
 
     await asyncio.gather(*(close(worker) for worker in workers))
