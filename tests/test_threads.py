@@ -184,3 +184,51 @@ async def test_an_environment_that_fails_in_closing_is_a_line_in_the_log(
     await env.close()
     assert str(error) in caplog.text
     await until(lambda: all(one.name != "env-817" for one in threading.enumerate()))
+
+
+class Slow(gymnasium.Env[Any, Any]):
+    """The first that is made takes until it may; all note what is asked of them."""
+
+    begun, may_be_made = threading.Event(), threading.Event()
+    asked: ClassVar[list[tuple[int, str]]] = []
+    count = 0
+
+    def __init__(self) -> None:
+        self.number = Slow.count
+        Slow.count += 1
+        if self.number == 0:
+            self.begun.set()
+            self.may_be_made.wait(60)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.asked.append((self.number, f"reset to {seed}"))
+        return "go", {}
+
+    def step(self, action: str) -> Any:
+        self.asked.append((self.number, action))
+        return "on", 0.0, False, False, {}
+
+    def close(self) -> None:
+        self.asked.append((self.number, "close"))
+
+
+@pytest.mark.parametrize("own_thread", [True, False])
+async def test_an_environment_that_is_made_too_late_is_closed_and_nothing_else(
+    threads: SharedThreads, own_thread: bool
+) -> None:
+    Slow.begun.clear()
+    Slow.may_be_made.clear()
+    Slow.asked.clear()
+    Slow.count = 0
+    config = GymEnvConfig(target=f"{__name__}:Slow", own_thread=own_thread)
+    env = EnvironmentThread(config, 0, threads)
+    late = asyncio.ensure_future(env.call(env.reset, seed=1))
+    await asyncio.to_thread(Slow.begun.wait, 60)
+    late.cancel()
+    env.discard()
+    await env.call(env.reset, seed=2)
+    Slow.may_be_made.set()
+    await until(lambda: (0, "close") in Slow.asked)
+    await env.call(env.step, "right")
+    await env.close()
+    assert Slow.asked == [(1, "reset to 2"), (0, "close"), (1, "right"), (1, "close")]

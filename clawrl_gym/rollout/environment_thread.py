@@ -23,7 +23,11 @@ _log = logging.getLogger(__name__)
 
 
 class EnvironmentThread:
-    """One environment, off the loop."""
+    """One environment at a time, off the loop; after a failure another one takes its place.
+
+    `reset`, `step` and `finish` are those of the environment that has the place when they are
+    asked for: a call that comes to an end late meets its own.
+    """
 
     def __init__(
         self, config: EnvConfig, number: int, threads: SharedThreads | None = None
@@ -32,13 +36,92 @@ class EnvironmentThread:
         self._config = config
         self._name = f"env-{number}"
         self._threads = None if config.has_own_thread else threads
-        self._lane = self._new_lane()
-        self._env: Any = None
-        self.filming = False
-        """The next episode is filmed, if the environment can: it has `filming` and `film()`."""
+        self._tenant = self._new_tenant()
 
     async def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._lane.submit(partial(_contained, partial(function, *args, **kwargs)))
+        return await self._tenant.submit(partial(function, *args, **kwargs))
+
+    @property
+    def filming(self) -> bool:
+        """The next episode is filmed, if the environment can: it has `filming` and `film()`."""
+        return self._tenant.filming
+
+    @filming.setter
+    def filming(self, filming: bool) -> None:
+        self._tenant.filming = filming
+
+    @property
+    def reset(self) -> Callable[..., object]:
+        """Makes the environment first, where there is none."""
+        return self._tenant.reset
+
+    @property
+    def step(self) -> Callable[[str], object]:
+        return self._tenant.step
+
+    @property
+    def finish(self) -> Callable[[], object]:
+        """The environment's own `finish()`, if it has one: most reward every step by itself."""
+        return self._tenant.finish
+
+    @property
+    def report(self) -> object:
+        """Of the environment's checks, if it has a `report`."""
+        return self._tenant.report
+
+    @property
+    def film(self) -> Callable[[], bytes | None]:
+        """The episode as a JPEG, if the environment filmed it."""
+        return self._tenant.film
+
+    def discard(self) -> None:
+        """Drop the environment after a failure; a call of its may still block its thread."""
+        old, self._tenant = self._tenant, self._new_tenant()
+        old.drop()
+
+    async def close(self) -> None:
+        """After a call that still runs, or without it when it takes long.
+
+        An environment that fails in closing is a line in the log: its episodes have ended.
+        """
+        tenant = self._tenant
+        try:
+            if tenant.was_called:
+                async with asyncio.timeout(_CLOSE_S):
+                    await tenant.submit(tenant.close)
+        except Exception as error:  # noqa: BLE001 (the border to anybody's code)
+            why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            _log.warning("an environment could not be closed: %s", why)
+        finally:
+            tenant.lane.end()
+
+    def _new_tenant(self) -> _Tenant:
+        lane = OwnThread(self._name) if self._threads is None else self._threads.lane()
+        return _Tenant(self._config, lane)
+
+
+class _Tenant:
+    """An environment from its making to its end, and the lane of its calls."""
+
+    def __init__(self, config: EnvConfig, lane: Lane) -> None:
+        self.lane = lane
+        self.filming = False
+        self.was_called = False
+        self._config = config
+        self._env: Any = None
+        self._is_dropped = False
+
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """From the loop; all else runs on the lane."""
+        self.was_called = True
+        return self.lane.submit(partial(_contained, call))
+
+    def drop(self) -> None:
+        """From the loop, while a call may still block the lane: whatever that makes is closed."""
+        self._is_dropped = True
+        if self.was_called:
+            self.submit(self.close).add_done_callback(_ignored)
+        self.lane.end()
 
     def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> object:
         if self._env is None:
@@ -47,6 +130,8 @@ class EnvironmentThread:
                     self._env = self._config.make()
                 except ConfigError as error:
                     raise EnvError(str(error)) from error
+        if self._is_dropped:
+            raise EnvError("the environment came too late")
         if hasattr(self._env.unwrapped, "filming"):
             self._env.unwrapped.filming = self.filming
         return self._env.reset(seed=seed, options=options)
@@ -55,17 +140,14 @@ class EnvironmentThread:
         return self._env.step(action)
 
     def finish(self) -> object:
-        """The environment's own `finish()`, if it has one: most reward every step by itself."""
         finish = getattr(self._env.unwrapped, "finish", None)
         return 0.0 if finish is None else finish()
 
     @property
     def report(self) -> object:
-        """Of the environment's checks, if it has a `report`."""
         return getattr(self._env.unwrapped, "report", None)
 
     def film(self) -> bytes | None:
-        """The episode as a JPEG, if the environment filmed it."""
         film = None if self._env is None else getattr(self._env.unwrapped, "film", None)
         with boundary(EnvError, "film"):
             jpeg = film() if callable(film) else None
@@ -73,31 +155,11 @@ class EnvironmentThread:
             raise EnvError(f"got a film of type {type(jpeg).__name__}, expected bytes or None")
         return jpeg
 
-    def discard(self) -> None:
-        """Drop the environment after a failure; a call of its may still block its thread."""
+    def close(self) -> None:
+        """Of nothing, where nothing was made."""
         env, self._env = self._env, None
-        old, self._lane = self._lane, self._new_lane()
         if env is not None:
-            old.submit(env.close).add_done_callback(_ignored)
-        old.end()
-
-    async def close(self) -> None:
-        """After a call that still runs, or without it when it takes long.
-
-        An environment that fails in closing is a line in the log: its episodes have ended.
-        """
-        try:
-            if self._env is not None:
-                async with asyncio.timeout(_CLOSE_S):
-                    await self.call(self._env.close)
-        except Exception as error:  # noqa: BLE001 (the border to anybody's code)
-            why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            _log.warning("an environment could not be closed: %s", why)
-        finally:
-            self._lane.end()
-
-    def _new_lane(self) -> Lane:
-        return OwnThread(self._name) if self._threads is None else self._threads.lane()
+            env.close()
 
 
 def _ignored(closing: asyncio.Future[None]) -> None:
