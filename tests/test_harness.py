@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -206,6 +207,75 @@ async def test_a_program_that_hangs_is_killed_with_all_that_it_started(
     assert (episode.stop_reason, episode.reward) == (StopReason.DEADLINE, 0.0)
     pid = int((tmp_path / "pid").read_text())
     assert await ends(pid)
+
+
+class Heard:
+    """A gateway that notes which ends it hears of."""
+
+    reply: Any = None
+
+    def __init__(self) -> None:
+        self.ends: list[StopReason] = []
+
+    async def begin(self, spec: EpisodeSpec) -> None:
+        pass
+
+    async def end(
+        self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
+    ) -> None:
+        self.ends.append(episode.stop_reason)
+
+
+async def test_a_step_that_outlives_the_deadline_does_nothing_more() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    asked = list[str]()
+
+    async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        asked.append(function.__name__)
+        if function.__name__ == "step":
+            begun.set()
+            await may_end.wait()
+        return function(*args, **kwargs)
+
+    async def outages_s(last_s: float) -> float:
+        await begun.wait()
+        return 0.0
+
+    command = (sys.executable, "-I", "-c", TALK + "step('a')")
+    harness = Harness(command, PolicyAddress("http://127.0.0.1:1/v1", "k", "tiny"))
+    spec = EpisodeSpec("h", 5, TaskRef("t", 3, "train"), max_turns=1, timeout_s=0.5)
+    gateway = Heard()
+    episode = await run_harness(spec, Count(9), harness, gateway, in_thread, outages_s)
+    may_end.set()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert episode.stop_reason is StopReason.DEADLINE
+    assert (asked, gateway.ends) == (["reset", "step"], [StopReason.DEADLINE])
+
+
+async def test_a_last_step_whose_answer_nobody_waits_for_counts() -> None:
+    async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(1.0 if function.__name__ == "step" else 0.0)
+        return function(*args, **kwargs)
+
+    send = """lines.write(b'{"action": "a"}\\n'); lines.flush(); import time; time.sleep(0.2)"""
+    command = (sys.executable, "-I", "-c", TALK + send)
+    harness = Harness(command, PolicyAddress("http://127.0.0.1:1/v1", "k", "tiny"))
+    gateway = Heard()
+    episode = await run_harness(SPEC, Count(1), harness, gateway, in_thread)
+    assert (episode.stop_reason, episode.reward) == (StopReason.TERMINATED, 1.0)
+    assert gateway.ends == [StopReason.TERMINATED]
+
+
+async def test_the_program_gets_of_the_info_what_json_can_say(bench: Bench, tmp_path: Path) -> None:
+    class Arrays(Count):
+        def step(self, action: str) -> Any:
+            *rest, info = super().step(action)
+            return *rest, {"array": np.zeros(3), "seconds": 1.5, **info}
+
+    told = tmp_path / "told"
+    await run(bench, f"step('a'); json.dump(step('b'), open({str(told)!r}, 'w'))", Arrays())
+    assert json.loads(told.read_text())["info"] == {"seconds": 1.5, "returncode": 0}
 
 
 async def test_a_program_that_cannot_be_started_says_so(bench: Bench) -> None:

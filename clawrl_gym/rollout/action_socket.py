@@ -42,18 +42,32 @@ class ActionSocket:
         self.failure: Exception | None = None
         self._started_s = started_s
         self._one_at_a_time = asyncio.Lock()
+        self._connections: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
-        """Take connections on a socket at this path, which there must not be yet."""
+        """Take connections on a socket at this path, which there must not be yet.
+
+        Afterwards no step goes on: the environment may be another episode's then.
+        """
         try:
-            server = await asyncio.start_unix_server(self._serve, path, limit=_MAX_LINE_BYTES)
+            server = await asyncio.start_unix_server(self._connected, path, limit=_MAX_LINE_BYTES)
         except OSError as error:
             raise EnvError(f"no socket for the harness at {path}: {error}") from error
         try:
             yield
+            async with self._one_at_a_time:
+                pass  # a step that the program did not wait for counts as well
         finally:
             server.close()
+            for connection in self._connections:
+                connection.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.create_task(self._serve(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of the program."""
@@ -64,6 +78,9 @@ class ActionSocket:
                 await writer.drain()
         except (ConnectionError, ValueError):
             pass  # it left, or its line was too long to be read
+        except asyncio.CancelledError:
+            writer.transport.abort()  # else it closes once all was read, which may be never
+            raise
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -124,5 +141,5 @@ def _public(info: Json, report: str | None) -> Json:
     return {
         name: value
         for name, value in info.items()
-        if name != "report" and value != report and isinstance(value, str | int | float | None)
+        if name != "report" and isinstance(value, str | int | float | None) and value != report
     }
