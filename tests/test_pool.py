@@ -81,8 +81,11 @@ class Played:
     """64 episodes in groups of 8 on two workers with 16 slots, with what befalls them."""
 
     def __init__(
-        self, befalls: Callable[[Worker, WorkerPool], Coroutine[None, None, None]]
+        self,
+        befalls: Callable[[Worker, WorkerPool], Coroutine[None, None, None]],
+        kind: type[Worker] = Worker,
     ) -> None:
+        self.kind = kind
         self.lines: list[str] = []
         self.closed: list[str] = []
         self.episodes: list[Episode] = []
@@ -91,7 +94,7 @@ class Played:
     async def _play(
         self, befalls: Callable[[Worker, WorkerPool], Coroutine[None, None, None]]
     ) -> None:
-        self.workers = [Worker(), Worker()]
+        self.workers = [self.kind(), self.kind()]
 
         async def close(spec: EpisodeSpec, episode: Episode) -> None:
             self.closed.append(spec.session_id)
@@ -166,6 +169,58 @@ def test_a_worker_that_is_stopped_for_a_while_gets_nothing_new_and_loses_nothing
     assert played.lines == [
         "worker 1 has not answered for 15 s: it gets no new episodes until it does",
         "worker 1 answers again",
+    ]
+
+
+class Mortal(Worker):
+    """Whoever waits for its answer while its process ends hears of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gone = asyncio.Event()
+
+    async def run(self, spec: EpisodeSpec) -> Episode:
+        episode = await super().run(spec)
+        if self._gone.is_set():
+            raise EnvError("its process ended")
+        return episode
+
+    async def ready(self) -> None:
+        if not self._gone.is_set():
+            gone = asyncio.ensure_future(self._gone.wait())
+            answers = asyncio.ensure_future(super().ready())
+            await asyncio.wait({gone, answers}, return_when=asyncio.FIRST_COMPLETED)
+            gone.cancel()
+            answers.cancel()
+        if self._gone.is_set():
+            raise EnvError("its process ended")
+
+    async def recovered(self) -> None:
+        await super().ready()
+        self._gone.clear()
+
+    def kill(self) -> None:
+        self._gone.set()
+        super().kill()
+
+
+def test_a_worker_that_ends_in_its_silence_gets_nothing_until_it_has_recovered() -> None:
+    async def ended(worker: Worker, pool: WorkerPool) -> None:
+        await asyncio.sleep(1)
+        worker.restart_s = 1.0
+        worker.stop()
+        await asyncio.sleep(20)
+        worker.kill()
+        await asyncio.sleep(0.8)
+        assert pool.workers == 1
+
+    played = Played(ended, Mortal)
+    assert played.rewards == [1.0] * 64
+    assert len(played.closed) == 16
+    assert played.lines == [
+        "worker 1 has not answered for 15 s: it gets no new episodes until it does",
+        "worker 1 has ended: its episodes are run again",
+        "worker 1 takes episodes again after 1.0 s",
     ]
 
 

@@ -306,12 +306,15 @@ class WorkerPool:
                 f"{member.name} has not answered for {_SILENT_S:.0f} s: it gets no new episodes "
                 "until it does",
             )
-            if await _is_done(answer, _LEASE_S - _SILENT_S):
+            if not await _is_done(answer, _LEASE_S - _SILENT_S):
+                self._give_up(member)
+            elif answer.result():
                 member.is_reported = False
                 self._say(f"{member.name} answers again")
                 self._welcome(member)
             else:
-                self._give_up(member)
+                self._say(f"{member.name} has ended: its episodes are run again")
+                self._spawn(self._bring_back(member, _FIRST_PAUSE_S, recovers=True))
         finally:
             answer.cancel()
 
@@ -395,7 +398,7 @@ def _and_its_episodes(member: _Member, are_lost: bool) -> str:
     return f"; {count} episodes in it are run again" if are_lost and count else ""
 
 
-async def _is_done(answer: asyncio.Future[None], within_s: float) -> bool:
+async def _is_done(answer: asyncio.Future[bool], within_s: float) -> bool:
     """Waits in slices: while this process itself is stopped, nobody's time runs."""
     for _ in range(round(within_s / _SLICE_S)):
         await asyncio.wait({answer}, timeout=_SLICE_S)
@@ -404,7 +407,10 @@ async def _is_done(answer: asyncio.Future[None], within_s: float) -> bool:
     return False
 
 
-async def _answer(worker: EpisodeRunner) -> None:
-    """An error is an answer, too: episodes meet it, and say what it is."""
-    with suppress(Exception):
+async def _answer(worker: EpisodeRunner) -> bool:
+    """Whether it is well. An error is an answer, too: episodes meet it, and say what it is."""
+    try:
         await worker.ready()
+    except Exception:  # noqa: BLE001 - the border: whatever a worker dies of
+        return False
+    return True
