@@ -6,6 +6,8 @@ import fcntl
 import json
 import re
 import shutil
+import stat
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from clawrl_gym.config.run import RunFolderConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.folder_lock import LOCK_FILE
 from clawrl_gym.run.clients import key_of, key_place, write_snippet
+from clawrl_gym.run.configure import load_config
 from clawrl_gym.run.folder import (
     MIN_FREE_BYTES,
     RunFolder,
@@ -26,7 +29,10 @@ from clawrl_gym.run.folder import (
     read_config_values,
     serving_folder,
 )
+from clawrl_gym.run.parts import RunParts
 from clawrl_gym.store import Store, UpdateRow
+from clawrl_gym.ui.training import TRAINING
+from clawrl_gym.ui.view import make_view
 
 
 @pytest.fixture
@@ -55,6 +61,25 @@ def test_a_run_keeps_its_parts_in_their_places(begun: RunFolder) -> None:
     assert begun.way_on("train").startswith("go on with: python -m clawrl_gym.train resume=")
     spaced = RunFolder(Path("my runs/x")).way_on("serve")
     assert spaced == "go on with: python -m clawrl_gym.serve 'resume=my runs/x'"
+
+
+async def test_a_run_that_was_lengthened_goes_on_so_without_being_told_again(
+    tmp_path: Path,
+) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write(load_config(["env=terminal", "policy=tiny", "trainer.steps=20", "seed=7"]))
+    folder.config_file.chmod(0o600)
+    before = folder.config_file.read_text()
+    await Store.open(tmp_path).close()
+    longer = load_config([f"resume={tmp_path}", "trainer.steps=40", "ui=line"])
+    assert folder.config_file.read_text() == before  # whoever only looks changes nothing
+    async with AsyncExitStack() as stack:
+        view = make_view("line", TRAINING, title="", total_steps=40)
+        stack.callback(view.close)
+        await RunParts(longer, folder, view).open(stack, resume=True)
+    assert load_config([f"resume={tmp_path}"]).trainer.steps == 40
+    assert folder.config_file.read_text() == before.replace("steps: 20\n", "steps: 40\n")
+    assert stat.S_IMODE(folder.config_file.stat().st_mode) == 0o600
 
 
 def test_a_folder_that_holds_a_run_is_no_place_for_a_new_one(begun: RunFolder) -> None:

@@ -17,7 +17,7 @@ import yaml
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.core.errors import ConfigError, DiskFull, StoreError
-from clawrl_gym.core.files import make_private
+from clawrl_gym.core.files import make_private, private_files, replace_text
 from clawrl_gym.core.folder_lock import holder_of, in_use
 from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.evaluation.record import unfinished
@@ -144,6 +144,22 @@ class RunFolder:
             raise ConfigError(f"cannot make the run's folder {self.path}: {error}") from error
         self.require_space()
         self.config_file.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+
+    def lengthen(self, steps: int) -> None:
+        """A run that was told other `trainer.steps` when it went on has them from now on, so that
+        the next `resume=` needs none. For whoever holds the folder; all else stays as it is.
+        """
+        values = self.read_values()
+        trainer = values.get("trainer")
+        trainer = trainer if isinstance(trainer, dict) else {}
+        if trainer.get("steps") == steps:
+            return
+        values["trainer"] = {**trainer, "steps": steps}
+        try:
+            with private_files():
+                replace_text(self.config_file, yaml.safe_dump(values, sort_keys=False))
+        except OSError as error:
+            raise StoreError(f"cannot write {self.config_file}: {error}; make room") from error
 
     def require_space(self) -> None:
         """Raises ConfigError when the disk is nearly full."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
-from clawrl_gym.config import CommandConfig, EnvConfig, JudgeConfig
+from clawrl_gym.config import CommandConfig, EnvConfig, JudgeConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError, NotServed, PolicyUnavailable, StoreError
 from clawrl_gym.core.metrics import Metrics, Timeline
 from clawrl_gym.core.ownership import OWNER
@@ -113,6 +113,8 @@ class RunParts:
             has_users=self._users is not None and bool(self._users.all()),
         )
         resumed = await self.policy.open(stack, resume=resume)  # first: it holds the folder
+        if resume and isinstance(self._config, RunConfig):
+            await asyncio.to_thread(self.folder.lengthen, self._config.trainer.steps)
         self.metrics = Metrics(
             self.folder.path, self._config.logger, self._config.model_dump(mode="json")
         )
