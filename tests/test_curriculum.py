@@ -10,6 +10,7 @@ import pytest
 
 from clawrl_gym.config import CurriculumConfig, RunConfig
 from clawrl_gym.config.compose import compose
+from clawrl_gym.core.episode_ids import episode_id
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.core.types import Group, StopReason, TaskRef, TaskTraits
 from clawrl_gym.rollout.curriculum import (
@@ -252,6 +253,27 @@ async def test_the_store_knows_what_a_curriculum_saw(tmp_path: Path) -> None:
         await store.add_group(Group(number, TaskRef(task_id, 0, "train"), [], 0), [])
     assert await store.group_outcomes() == [(1, "a", 3, 1), (0, "b", 2, 2)]
     assert await store.begun_groups() == {2: "c"}
+    await store.close()
+
+
+async def test_of_a_group_that_was_begun_twice_the_episodes_that_count_are_the_last(
+    tmp_path: Path,
+) -> None:
+    """Of the first process three ended well; of the second one episode had to be tried again."""
+    store = Store.open(tmp_path)
+
+    async def session(member: int, retry: int, reward: float | None) -> None:
+        name = episode_id(7, member, retry)
+        await store.add_session(SessionRow(name, "a", 7, "train", "rollout", 1.0))
+        reason = StopReason.TERMINATED if reward is not None else StopReason.ENV_ERROR
+        await store.end_session(name, reward=reward, stop_reason=reason)
+
+    for member, reward in enumerate((1.0, 1.0, 1.0)):
+        await session(member, 0, reward)
+    for member, retry, again in ((0, 0, 0.0), (1, 0, None), (1, 1, 1.0), (2, 0, None), (3, 0, 0.0)):
+        await session(member, retry, again)
+    await store.add_group(Group(7, TaskRef("a", 0, "train"), [], 0), [])
+    assert await store.group_outcomes() == [(7, "a", 3, 1)]
     await store.close()
 
 

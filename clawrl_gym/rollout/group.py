@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from uuid import uuid4
 
 from clawrl_gym.config import RolloutConfig
+from clawrl_gym.core.episode_ids import episode_id
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.types import Episode, Group, TaskRef
 from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
@@ -30,7 +30,7 @@ async def run_group(
             if retry:
                 await asyncio.sleep(next(pauses_s))
             spec = EpisodeSpec(
-                session_id=f"g{number:06d}-{member}-{retry}-{uuid4().hex[:8]}",
+                session_id=episode_id(number, member, retry),
                 group_id=number,
                 task=task,
                 max_turns=limits.max_turns,

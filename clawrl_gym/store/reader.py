@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from clawrl_gym.core.episode_ids import member_of
 from clawrl_gym.core.ownership import OWNER, id_range
 from clawrl_gym.core.types import INTERRUPTED, Compared, Message, Sample, Turn, Verdict
 from clawrl_gym.store.rows import (
@@ -56,14 +57,24 @@ class StoreReader:
             self._db.close()
 
     def group_outcomes(self) -> list[tuple[int, str | None, int, int]]:
-        """Of each accepted group, in their order: number, task, episodes with a reward, solved."""
-        rows = self._db.execute(
-            "SELECT groups.group_id, groups.task_id, coalesce(ended, 0), coalesce(solved, 0) "
-            "FROM groups LEFT JOIN (SELECT group_id, count(*) AS ended, sum(reward >= 1) AS solved "
-            "FROM sessions WHERE source = 'rollout' AND reward IS NOT NULL GROUP BY group_id) "
-            "AS ends ON ends.group_id = groups.group_id ORDER BY position"
+        """Of each accepted group, in their order: number, task, episodes with a reward, solved.
+
+        Of each member its newest episode: those before it were given up, or a killed process's.
+        """
+        rewards: dict[int, dict[str, float | None]] = defaultdict(dict)
+        sessions = self._db.execute(
+            "SELECT group_id, id, reward FROM sessions WHERE source = 'rollout' "
+            "AND group_id IS NOT NULL ORDER BY rowid"
         )
-        return [tuple(row) for row in rows]
+        for group_id, session_id, reward in sessions:
+            rewards[group_id][member_of(session_id)] = reward
+        outcomes = []
+        groups = self._db.execute("SELECT group_id, task_id FROM groups ORDER BY position")
+        for group_id, task_id in groups:
+            ended = [reward for reward in rewards[group_id].values() if reward is not None]
+            solved = sum(reward >= 1 for reward in ended)
+            outcomes.append((group_id, task_id, len(ended), solved))
+        return outcomes
 
     def begun_groups(self) -> dict[int, str]:
         """The tasks of groups that were begun and never accepted, by number."""
