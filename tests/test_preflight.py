@@ -92,6 +92,20 @@ def test_a_dry_runs_time_grows_with_what_is_trained_and_what_is_measured(
     assert minutes("trainer.steps=40", "eval.every=1", "eval.between_tasks=64") > usual
 
 
+@pytest.mark.parametrize(("ends", "episodes"), [("true", 240), ("false", 0)])
+def test_a_dry_run_counts_what_is_measured_at_the_ends_where_that_is_wanted(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ends: str,
+    episodes: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = ["env=terminal", "eval.tasks=120", "eval.every=0", f"eval.ends={ends}"]
+    assert MAINS["train"]([*settings, "dry_run=true"]) == 0
+    assert f", {episodes} episodes on held-out tasks" in capsys.readouterr().out
+
+
 @pytest.mark.sandbox
 def test_looking_imports_nothing_heavy(tmp_path: Path) -> None:
     program = (

@@ -21,6 +21,7 @@ from clawrl_gym.judge.agreement import Agreement, Rejudged
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.parts import JudgeParts
 from clawrl_gym.rejudge import main
+from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.run.rejudge import Rejudging, rejudge
 from clawrl_gym.store import SessionRow, Store, StoreReader
@@ -141,22 +142,38 @@ async def test_turns_of_a_training_are_read_as_its_environment_says(tmp_path: Pa
     assert table == {"-1": {"+1": 12}, "not judged": {"+1": 36}}, "no failure is marked as one"
 
 
-async def test_a_mixture_is_read_by_its_tasks(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    config = cg.load_config(["env=[terminal,conversation]"], "train")
-    (folder / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    ids = {name: domain.env.task_ids("train") for name, domain in config.domains.items()}
+async def a_mixture(folder: Path, *settings: str, **tasks: str) -> Path:
+    """A run with a session of each of these tasks; in each a reply was called wrong."""
+    config = cg.load_config(list(settings), "train")
+    RunFolder(folder).write(config)
     store = Store.open(folder)
-    for name, task in (*((name, own[0]) for name, own in ids.items() if own), ("gone", "gone-1")):
-        await store.add_session(SessionRow(name, task, 1, "train", "rollout", 0.0))
+    for name, task in tasks.items():
+        known = config.domains[name].env.task_ids("train") if task == "first" else None
+        row = SessionRow(name, known[0] if known else task, 1, "train", "rollout", 0.0)
+        await store.add_session(row)
         await stored(store, a_turn(name), user("No, that's wrong."))
         await store.end_session(name, reward=0.0, stop_reason="terminated")
     await store.close()
+    return folder
+
+
+async def test_a_mixture_is_read_by_its_tasks(tmp_path: Path) -> None:
+    folder = await a_mixture(
+        tmp_path / "run", "env=[terminal,conversation]",
+        terminal="first", conversation="first", gone="gone-1",
+    )  # fmt: skip
     notes: list[str] = []
     rejudging = await again(folder, on_phase=lambda part, note: notes.append(note))
     assert nows(rejudging) == ["+1", "-1"], "a terminal's words are no complaint"
     assert any("1 turns left out" in note for note in notes)
+
+
+async def test_seeds_of_a_mixture_are_read_as_their_environment_says(tmp_path: Path) -> None:
+    folder = await a_mixture(
+        tmp_path / "run", "env=[conversation,gym]",
+        "mixture.gym.env.target=tests.guess_env:GuessEnv", conversation="first", gym="seed-5",
+    )  # fmt: skip
+    assert nows(await again(folder)) == ["-1", "abstained"], "a program complains of nothing"
 
 
 async def test_what_was_broken_off_is_gone_on_with(serving: Path) -> None:

@@ -123,7 +123,8 @@ def _measured(plan: AnyPreflight) -> int:
     every = config.eval.every
     envs = len(config.domains)
     between = (config.trainer.steps - 1) // every if every and plan.heldout else 0
-    return 2 * (whole + others) + between * config.eval.between_tasks * envs
+    ends = 2 if config.eval.ends else 0
+    return ends * (whole + others) + between * config.eval.between_tasks * envs
 
 
 def _time(plan: AnyPreflight) -> str:

@@ -133,10 +133,9 @@ def _by_task(run: RunConfig) -> ReadingOf:
     own = [(env.task_ids("train"), _reading(env)) for env in envs]
 
     def reading_of(task_id: str | None) -> Reading | None:
-        for ids, reading in own:
-            if (task_id is None) if ids is None else (task_id in ids):
-                return reading
-        return None
+        is_seed = task_id is None or task_id.startswith("seed-")  # as `GatewayChat` labels one
+        possible = {reading for ids, reading in own if (is_seed if ids is None else task_id in ids)}
+        return possible.pop() if len(possible) == 1 else None
 
     return reading_of
 
