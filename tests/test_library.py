@@ -15,8 +15,10 @@ import pytest
 from aiohttp import web
 
 import clawrl_gym as cg
+from clawrl_gym.config import AgentConfig
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import EpisodeRunner
+from clawrl_gym.rollout.stage import Stage
 from clawrl_gym.run.blocking import run_blocking
 from clawrl_gym.run.environments import Worker
 
@@ -281,3 +283,35 @@ async def test_workers_that_fail_in_closing_do_not_hold_up_an_end(
     async with Hired(cg.load_config([]).env, address, workers=2) as hired:
         assert hired.pool.workers == 2
     assert asked == ["asked", "asked"]
+
+
+class _Counting(EpisodeRunner):
+    """Notes how many episodes it ever had at a time."""
+
+    def __init__(self) -> None:
+        self.has = self.most = 0
+
+    async def run(self, spec: EpisodeSpec) -> cg.Episode:
+        self.has += 1
+        self.most = max(self.most, self.has)
+        await asyncio.sleep(0)
+        self.has -= 1
+        return cg.Episode(spec.session_id, None, spec.task, cg.StopReason.TERMINATED, 1.0, 1)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+async def test_a_worker_gets_no_more_episodes_of_an_environment_than_it_holds() -> None:
+    worker = _Counting()
+
+    class Hired(cg.Environments):
+        def _worker(self) -> Worker:
+            return worker
+
+    stage = Stage(cg.load_config([]).env, AgentConfig(), 60.0, envs_per_worker=2)
+    address = cg.PolicyAddress("http://127.0.0.1:1", "key", "tiny")
+    async with Hired({"few": stage}, address, slots=16) as hired:
+        task = cg.TaskRef("a", 0, "train", "few")
+        await asyncio.gather(*(hired.episode(task) for _ in range(20)))
+    assert worker.most == 2

@@ -371,3 +371,36 @@ def test_a_limit_is_kept_by_all_workers_together_and_may_change() -> None:
         return seen, pool.ended, asyncio.get_running_loop().time()
 
     assert run_in_virtual_time(play()) == ([4, 10, 10, 9], 19, 4.0)
+
+
+def test_an_environment_of_which_a_worker_has_few_is_waited_for_outside_of_the_time_limit() -> None:
+    """80 of one with two places take longer than any of them may; 20 of another pass them."""
+    ended: list[tuple[str, float]] = []
+
+    async def play() -> None:
+        worker = Worker()
+        pool = WorkerPool([worker], 16, places={"few": 2})
+        loop = asyncio.get_running_loop()
+
+        async def one(env: str, number: int) -> None:
+            task = TaskRef("a", 0, "train", env)
+            await pool.run(EpisodeSpec(f"{env}-{number}", 1, task, 4, 0.5))
+            ended.append((env, loop.time()))
+
+        async with asyncio.TaskGroup() as running:
+            for number in range(80):
+                running.create_task(one("few", number))
+            for number in range(20):
+                running.create_task(one("many", number))
+            await asyncio.sleep(1)
+            assert (pool.in_flight, pool.waiting) == (16, 6)
+            await asyncio.sleep(4)
+            assert (pool.in_flight, pool.waiting) == (2, 0)
+        assert pool.in_flight == 0
+        assert worker.attempts == 100
+
+    run_in_virtual_time(play())
+    assert [at for env, at in ended if env == "many"] == [2.0] * 14 + [4.0] * 6
+    assert [at for env, at in ended if env == "few"] == [
+        LASTS_S * (number // 2 + 1) for number in range(80)
+    ]

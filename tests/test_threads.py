@@ -161,7 +161,7 @@ async def test_a_new_environment_takes_the_place_of_one_that_blocks(
     await until(none_is_kept)  # an idle thread keeps none alive
 
 
-class Unclosable(gymnasium.Env[Any, Any]):  # type: ignore[misc]
+class Unclosable(gymnasium.Env[str, str]):  # type: ignore[misc]
     """Fails in closing, by what is asked of it first."""
 
     error: ClassVar[BaseException]
@@ -186,7 +186,7 @@ async def test_an_environment_that_fails_in_closing_is_a_line_in_the_log(
     await until(lambda: all(one.name != "env-817" for one in threading.enumerate()))
 
 
-class Slow(gymnasium.Env[Any, Any]):  # type: ignore[misc]
+class Slow(gymnasium.Env[str, str]):  # type: ignore[misc]
     """The first that is made takes until it may; all note what is asked of them."""
 
     begun, may_be_made = threading.Event(), threading.Event()

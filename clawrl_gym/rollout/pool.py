@@ -4,14 +4,15 @@ A worker whose process ends is left out until another has taken its place; its e
 up, their sessions closed, and it is told once. One that does not answer (stopped, cut off) gets no
 new episodes until it does, and is ended when it has not for `_LEASE_S`: what it still reports then
 comes too late. One in which nothing starts is left out while another works, each time longer, and
-tried with one episode. Workers may join and leave at any time.
+tried with one episode. Workers may join and leave at any time. An environment of which a worker
+holds only some is waited for here, where no episode's time runs yet, and holds up no other.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -72,6 +73,8 @@ class _Member:
     playing: set[asyncio.Task[Episode]] = field(default_factory=set)
     busy: int = 0
     """Its slots that are taken."""
+    busy_of: Counter[str] = field(default_factory=Counter)
+    """By environment."""
     has_left: bool = False
     """It is in the pool no more."""
     is_away: bool = False
@@ -92,6 +95,14 @@ class _Member:
         return not self.is_away and self.busy < (1 if self.is_on_trial else self.slots)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Turn:
+    """An episode that waits for a worker."""
+
+    env: str
+    member: asyncio.Future[_Member]
+
+
 class WorkerPool:
     """Runs episodes on the least busy of its workers, at most `slots` on each.
 
@@ -103,11 +114,15 @@ class WorkerPool:
         workers: Sequence[EpisodeRunner] = (),
         slots: int = 1,
         *,
+        places: Mapping[str, int] | None = None,
         on_lost: Callable[[EpisodeSpec, Episode], Awaitable[None]] | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`on_lost` closes the session of an episode whose worker failed, so that what a worker
+        """`places`: of these environments a worker holds only so many.
+
+        `on_lost` closes the session of an episode whose worker failed, so that what a worker
         does that was only cut off is refused. It may raise PolicyError."""
+        self._places = places or {}
         self._on_lost = on_lost
         self._say = say
         self._members: list[_Member] = []
@@ -117,8 +132,8 @@ class WorkerPool:
         self._joined = 0
         self._listens = False
         self._in_flight = 0
-        self._urgent: deque[asyncio.Future[_Member]] = deque()
-        self._others: deque[asyncio.Future[_Member]] = deque()
+        self._urgent: deque[_Turn] = deque()
+        self._others: deque[_Turn] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         for worker in workers:
             self.add(worker, slots)
@@ -130,8 +145,9 @@ class WorkerPool:
 
     @property
     def waiting(self) -> int:
-        """Episodes that wait for a worker."""
-        return len(self._urgent) + len(self._others)
+        """Episodes that wait for a worker, and not for an environment of their own."""
+        held_up = {env for env in self._places if self._is_held_up(env)}
+        return sum(turn.env not in held_up for turn in (*self._urgent, *self._others))
 
     @property
     def capacity(self) -> int:
@@ -184,7 +200,7 @@ class WorkerPool:
     async def run(self, spec: EpisodeSpec) -> Episode:
         """One episode; a worker that fails makes it an episode without a reward."""
         while True:
-            async with self._place(urgent=spec.group_id is None) as member:
+            async with self._place(spec) as member:
                 if member.has_left:  # together with the slot
                     continue
                 try:
@@ -345,52 +361,71 @@ class WorkerPool:
         task.add_done_callback(self._tasks.discard)
 
     @asynccontextmanager
-    async def _place(self, *, urgent: bool) -> AsyncIterator[_Member]:
+    async def _place(self, spec: EpisodeSpec) -> AsyncIterator[_Member]:
         """A slot of a worker; who is urgent gets it before all who are not."""
-        member = await self._take(self._urgent if urgent else self._others)
+        env = spec.task.env
+        member = await self._take(env, self._urgent if spec.group_id is None else self._others)
         try:
             yield member
         finally:
-            self._free(member)
+            self._free(member, env)
 
-    async def _take(self, queue: deque[asyncio.Future[_Member]]) -> _Member:
-        member = self._least_busy()
-        if member is not None:  # nobody waits then
-            return self._occupy(member)
-        turn: asyncio.Future[_Member] = asyncio.get_running_loop().create_future()
+    async def _take(self, env: str, queue: deque[_Turn]) -> _Member:
+        member = self._least_busy(env)
+        if member is not None:  # nobody waits for this environment then
+            return self._occupy(member, env)
+        turn = _Turn(env, asyncio.get_running_loop().create_future())
         queue.append(turn)
         try:
-            return await turn
+            return await turn.member
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._free(turn.result())  # it came together with the slot
+            if turn.member.done() and not turn.member.cancelled():
+                self._free(turn.member.result(), env)  # it came together with the slot
             elif turn in queue:
                 queue.remove(turn)
             raise
 
-    def _least_busy(self) -> _Member | None:
-        """None when no worker takes another episode."""
+    def _least_busy(self, env: str) -> _Member | None:
+        """None when no worker takes another episode of it."""
         if self._limit is not None and self._in_flight >= self._limit:
             return None
-        free = (member for member in self._members if member.is_free)
+        free = (member for member in self._members if member.is_free and self._holds(member, env))
         return min(free, key=lambda member: member.busy / member.slots, default=None)
 
-    def _occupy(self, member: _Member) -> _Member:
+    def _holds(self, member: _Member, env: str) -> bool:
+        """Whether it has one of these environments left."""
+        return env not in self._places or member.busy_of[env] < self._places[env]
+
+    def _is_held_up(self, env: str) -> bool:
+        """Whether all that there are of it are taken."""
+        return bool(self._members) and not any(self._holds(member, env) for member in self._members)
+
+    def _occupy(self, member: _Member, env: str) -> _Member:
         member.busy += 1
+        member.busy_of[env] += 1
         self._in_flight += 1
         return member
 
-    def _free(self, member: _Member) -> None:
+    def _free(self, member: _Member, env: str) -> None:
         member.busy -= 1
+        member.busy_of[env] -= 1
         self._in_flight -= 1
         self._hand_out()
 
     def _hand_out(self) -> None:
         """Give free slots to those who wait."""
-        while (queue := self._urgent or self._others) and (member := self._least_busy()):
-            turn = queue.popleft()
-            if not turn.done():
-                turn.set_result(self._occupy(member))
+        full: set[str] = set()
+        for queue in (self._urgent, self._others):
+            for turn in [*queue]:
+                if turn.env in full:
+                    continue
+                member = self._least_busy(turn.env)
+                if member is None:
+                    full.add(turn.env)
+                    continue
+                queue.remove(turn)
+                if not turn.member.done():
+                    turn.member.set_result(self._occupy(member, turn.env))
 
 
 def _and_its_episodes(member: _Member, are_lost: bool) -> str:

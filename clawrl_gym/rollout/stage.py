@@ -43,6 +43,12 @@ def limits_of(stages: Stages) -> dict[str, EpisodeLimits]:
     return {name: stage.limits for name, stage in stages.items()}
 
 
+def places_of(stages: Stages) -> dict[str, int]:
+    """The stages of which a worker has fewer environments than slots, and how many."""
+    counts = ((name, stage.envs_per_worker) for name, stage in stages.items())
+    return {name: count for name, count in counts if count is not None}
+
+
 def resources_of(stages: Stages) -> tuple[str, ...]:
     """What a node of a cluster must have to hold all of them, by Ray's names."""
     resources = {stage.env.node_resource for stage in stages.values()}

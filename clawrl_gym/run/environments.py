@@ -23,7 +23,7 @@ from clawrl_gym.rollout.chat import PolicyAddress, chat_of
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import Evaluation, Ledger, evaluate
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
-from clawrl_gym.rollout.stage import Stages, limits_of, one_stage
+from clawrl_gym.rollout.stage import Stages, limits_of, one_stage, places_of
 from clawrl_gym.run.admission import Admission
 from clawrl_gym.run.cluster import Cluster
 from clawrl_gym.run.nodes import Node
@@ -99,7 +99,7 @@ class Environments:
         async def close_session(spec: EpisodeSpec, episode: Episode) -> None:
             await chat.end(spec, episode, None)
 
-        pool = WorkerPool(on_lost=close_session, say=self._say)
+        pool = WorkerPool(places=places_of(self._stages), on_lost=close_session, say=self._say)
         if self._workers and self._cluster is not None and self._cluster.is_joined:
             await self._roster(self._cluster, pool).start(stack)
         else:
