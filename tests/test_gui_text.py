@@ -134,6 +134,13 @@ def test_one_huge_line_is_cut():
     assert text.endswith("...")
 
 
+def test_notes_of_many_gaps_fit_too():
+    lines = [link(number, 100 if number % 2 else 2000)[0] for number in range(200)]
+    page = View(URL, "", tuple((part,) for part in lines))
+    for budget in range(300, 500, 7):
+        assert tokens(render(page, budget, height=640)) <= budget
+
+
 PART = st.text(max_size=300) | st.builds(
     Element,
     st.integers(1, 999),

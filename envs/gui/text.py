@@ -90,18 +90,21 @@ def _cut(
     in_sight = visible if any(visible) else [top >= 0 for top in tops]
     first = in_sight.index(True) if any(in_sight) else len(tops)
     ranks = [0 if visible[i] else 1 if i >= first else 2 for i in range(len(written))]
-    note = tokens("... 1000 more lines, scroll down") + 1
-    room -= 2 * note
-    included = set[int]()
+    left = room - 2 * (tokens("... 1000 more lines, scroll down") + 1)
+    included = list[int]()
     for i in sorted(range(len(written)), key=lambda i: (ranks[i], i if ranks[i] < 2 else -i)):
-        if costs[i] > room:
+        if costs[i] > left:
             if not included:  # one huge line: its beginning is better than nothing
-                written[i], costs[i] = _one_line(written[i], _fitting(written[i], room)), room
-                included.add(i)
+                written[i], costs[i] = _one_line(written[i], _fitting(written[i], left)), left
+                included.append(i)
             break
-        included.add(i)
-        room -= costs[i]
-    return _with_gaps(written, included, first)
+        included.append(i)
+        left -= costs[i]
+    shown = _with_gaps(written, set(included), first)
+    while len(included) > 1 and sum(tokens(line) + 1 for line in shown) > room:
+        included.pop()  # there are more gaps than two, each with a note
+        shown = _with_gaps(written, set(included), first)
+    return shown
 
 
 def _fitting(text: str, room: int) -> int:
