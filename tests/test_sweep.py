@@ -141,8 +141,9 @@ async def test_a_sweep_that_is_stopped_stops_its_run_in_order_and_says_how_to_go
 ) -> None:
     mark = tmp_path / "mark"
     program = (
-        "import pathlib, sys, time; mark = pathlib.Path(sys.argv[1]); mark.write_text('begun')\n"
-        "try: time.sleep(600)\n"
+        "import pathlib, signal, sys, time; mark = pathlib.Path(sys.argv[1])\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests\n"
+        "try: mark.write_text('begun'), time.sleep(600)\n"
         "except KeyboardInterrupt: mark.write_text('stopped in order')"
     )
     arguments = ["seed=1,2", f"run.root={tmp_path}", "run.name=s"]
