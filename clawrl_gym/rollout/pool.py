@@ -385,9 +385,15 @@ class WorkerPool:
                 queue.remove(turn)
             raise
 
+    def _has_room(self) -> bool:
+        """For an episode of whatever environment."""
+        if self._limit is not None and self._in_flight >= self._limit:
+            return False
+        return any(member.is_free for member in self._members)
+
     def _least_busy(self, env: str) -> _Member | None:
         """None when no worker takes another episode of it."""
-        if self._limit is not None and self._in_flight >= self._limit:
+        if not self._has_room():
             return None
         free = (member for member in self._members if member.is_free and self._holds(member, env))
         return min(free, key=lambda member: member.busy / member.slots, default=None)
@@ -419,6 +425,8 @@ class WorkerPool:
             for turn in [*queue]:
                 if turn.env in full:
                     continue
+                if not self._has_room():
+                    return
                 member = self._least_busy(turn.env)
                 if member is None:
                     full.add(turn.env)
