@@ -228,11 +228,15 @@ def test_folders_of_dead_launchers_are_swept_and_others_kept(tree, tmp_path):
 
 
 def test_a_launcher_that_its_owner_has_left_is_waited_for(tree, tmp_path):
-    program = [sys.executable, "-c", "input()"]  # its last argument is its owner
+    program = [sys.executable, "-c", "print(flush=True); import sys; sys.stdin.read()"]
     with contextlib.ExitStack() as stack:
         for owner, swept in ((os.getpid(), True), (os.getppid(), False)):
-            launcher = subprocess.Popen([*program, str(owner)], stdin=subprocess.PIPE)
+            launcher = subprocess.Popen(  # its last argument is its owner
+                [*program, str(owner)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
             stack.callback(launcher.communicate)
+            assert launcher.stdout is not None
+            launcher.stdout.readline()  # the kernel knows its arguments a moment after it exists
             (tmp_path / f"clawrl-{identity(launcher.pid)}").mkdir()
             assert Cgroups(tree).sweep() == swept
     assert Cgroups(tree).sweep(), "it has ended"
