@@ -16,13 +16,16 @@ from clawrl_gym.envs.sandbox.slots import (
 )
 
 ALL = [(0, 1 << 32)]
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+OWN = range(36_762 - 100 * WORKER, 36_862 - 100 * WORKER)
+"""At a place that nobody else is likely to use, the end of the uid space; each worker's own, since
+tests of one file may run in several."""
 STRANGERS = "from clawrl_gym.envs.sandbox.slots import Slots\n"
 
 
 @pytest.fixture
 def slots():
-    """At a place that nobody else is likely to use: the end of the uid space."""
-    with contextlib.closing(Slots([range(36_762, 36_862)])) as slots:
+    with contextlib.closing(Slots([OWN])) as slots:
         yield slots
 
 
@@ -64,8 +67,8 @@ def test_a_uid_space_of_a_hundred_is_handed_out_once_and_then_refused(slots):
     assert len({slots.take()[0] for _ in range(100)}) == 100
     with pytest.raises(OSError, match="all 100 uid ranges of this machine are taken"):
         slots.take()
-    slots.give_back(36_800, None)
-    assert slots.take() == (36_800, None)
+    slots.give_back(OWN[38], None)
+    assert slots.take() == (OWN[38], None)
 
 
 @pytest.mark.root
@@ -77,11 +80,9 @@ def test_five_thousand_of_one_process_are_five_thousand():
 @pytest.mark.root
 def test_no_other_open_file_takes_a_slot_that_is_held(slots):
     held = {slots.take()[0] for _ in range(20)}
-    with contextlib.closing(Slots([range(36_762, 36_862)])) as second:
+    with contextlib.closing(Slots([OWN])) as second:
         held |= {second.take()[0] for _ in range(20)}
-        code = STRANGERS + (
-            "slots = Slots([range(36_762, 36_862)])\nprint(*[slots.take()[0] for _ in range(60)])"
-        )
+        code = STRANGERS + (f"slots = Slots([{OWN}])\nprint(*[slots.take()[0] for _ in range(60)])")
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert len(held | {int(slot) for slot in done.stdout.split()}) == 100
@@ -90,7 +91,7 @@ def test_no_other_open_file_takes_a_slot_that_is_held(slots):
 @pytest.mark.root
 def test_a_process_that_was_killed_holds_nothing(slots):
     code = STRANGERS + (
-        "import os\nslots = Slots([range(36_762, 36_862)])\n"
+        f"import os\nslots = Slots([{OWN}])\n"
         "[slots.take() for _ in range(100)]\nos.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9

@@ -76,7 +76,7 @@ class Session:
 
     id: str
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Locked while it is read, opened, ended for idleness or deleted."""
+    """Locked while it is read, opened, ended or deleted."""
     is_loaded: bool = False
     """It is in the store and its turns are here."""
     is_rollout: bool = False
