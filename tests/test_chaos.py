@@ -302,6 +302,8 @@ def test_a_process_that_its_run_lost_sight_of_is_an_orphan(tmp_path: Path) -> No
     assert driver.stdout is not None
     sleeper = int(driver.stdout.readline())
     try:
+        while b"sleep" not in Path(f"/proc/{sleeper}/cmdline").read_bytes():
+            time.sleep(0.01)  # the kernel knows its arguments a moment after it exists
         traces = Traces(driver.pid, tmp_path / "run", tmp_path)
         traces.look()
         (inner,) = [process for process in below(driver.pid) if process.parent == driver.pid]
