@@ -11,6 +11,7 @@ from pathlib import Path
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.composed.generated import composed_tasks as desk_tasks
+from clawrl_gym.envs.swe.composed.generated import composed_instances
 from clawrl_gym.envs.swe.corpus import corpus_instances
 from clawrl_gym.envs.terminal.composed.generated import composed_tasks, plain_tasks
 from clawrl_gym.envs.terminal.generated import generated_tasks
@@ -24,6 +25,7 @@ SOURCES = {
     "plain": (plain_tasks(), 3),
     "office": (office_tasks(), 9),
     "desk": (desk_tasks(), 10),
+    "repo": (composed_instances(), 9),
 }
 """Name -> source of tasks, number of families."""
 TASKS: dict[Split, int] = {"train": 8, "heldout": 4}

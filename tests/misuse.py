@@ -71,6 +71,16 @@ TABLE = (
     ),
     Misuse("train", "env=toolcall_composed env.families=[restock]", r"all are held out; expected"),
     Misuse("train", "env=gui_composed env.families=[unwind]", r"all are held out; expected"),
+    Misuse(
+        "train",
+        "env=swe_composed sandbox=bubblewrap env.families=[backlog]",
+        r"all are held out; expected",
+    ),
+    Misuse(
+        "train",
+        "env=swe_composed sandbox=bubblewrap env.heldout=corpus",
+        r"held-out tasks of its own",
+    ),
     Misuse("train", "env=terminal_plain env.families=[three]", r"no training task .*all are held"),
     Misuse(
         "evaluate", "env=toolcall_composed env.families=[restock] split=train", r"no train task"

@@ -51,6 +51,7 @@ def test_the_issue_is_the_first_observation_and_info_has_constant_types(env: Swe
         "task": TASK, "family": "operator", "split": "train", "tools": [],
         "next_state_role": "user", "report": "", "error": None,
         "returncode": 0, "output": "", "exception": "", "scores": {"trusted": 0.0},
+        "difficulty": 1,
     }  # fmt: skip
     after = env.step("echo x; exit 3")[-1]
     assert {name: type(value) for name, value in after.items()} == {

@@ -18,6 +18,7 @@ PROG = "python -m clawrl_gym.envs.swe"
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = 'PATH: "corpus", "easy", "composed", or a file, folder or data set of instances'
     parser.add_argument("--log-parser", help="swebench's parser for instances that name none")
     parser.add_argument("--test-command", help="how to run tests; {files} are the test files")
     parser.add_argument("--hub-split", default="test", help="split of a data set on the hub")

@@ -20,16 +20,17 @@ class SweEnvConfig(RegisteredEnvConfig):
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("instances", "heldout")
-    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"corpus", "easy"})
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"corpus", "easy", "composed"})
 
     type: Literal["swe"] = "swe"
     id: str = GYM_ID
     instances: str = "corpus"
     """`corpus`: the shipped made-up repositories, `easy`: those of them that the tiny policy can
-    learn; else a JSON, JSONL or Parquet file, a folder of such files or of a task repository, or
-    the id of a data set on the hub."""
+    learn, `composed`: several things to fix in one of them; else a JSON, JSONL or Parquet file, a
+    folder of such files or of a task repository, or the id of a data set on the hub."""
     families: list[str] | None = None
-    """Only these repositories of the corpus; None takes all whose tests can run."""
+    """Only these repositories of the corpus, or families of composed ones; None takes all whose
+    tests can run."""
     heldout: str | None = None
     """Where held-out instances come from, like `instances`; None holds out about one in five."""
     hub_split: str = "test"

@@ -61,7 +61,8 @@ class SweEnv(TaskEnv[Instance, Repository]):
         `returncode`, `output` and `exception` of the last command (0 and empty after reset), whole
         where the observation is cut. Always `task`, `family`, `split`, `tools` (empty),
         `next_state_role` ("user"), `error` (None: failures are exceptions) and `report`: empty
-        until the end, then which tests failed. No observation holds it. `scores`: `trusted` is 1
+        until the end, then which tests failed. No observation holds it. `difficulty` (1 where
+        nothing rates the instances). `scores`: `trusted` is 1
         once there is a grade, and 0 still for a reward that rests on tests without twins.
     Version
         v0: first version.
@@ -202,6 +203,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
             "returncode": _code(self._last_result),
             "output": self._last_result.output,
             "exception": self._exception(),
+            "difficulty": task.difficulty,
             "scores": {"trusted": float(self._trusted)},
         }
 

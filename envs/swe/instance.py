@@ -65,3 +65,5 @@ class Instance:
     family: str = ""
     """For curves: the repository, or the corpus's name of it."""
     version: str = ""
+    difficulty: int = 1
+    """1 where nothing rates the instances."""

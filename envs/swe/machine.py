@@ -15,9 +15,14 @@ from clawrl_gym.envs.sandbox.docker.addresses import EngineSearch, find_engine
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus import modules_of, untestable
+from clawrl_gym.envs.swe.corpus.runners import missing_runners, modules_for
 from clawrl_gym.envs.swe.modules import module_mounts
-from clawrl_gym.envs.swe.source import corpus_families, is_of_this_machine, lives_in_images
+from clawrl_gym.envs.swe.source import (
+    COMPOSED,
+    is_of_this_machine,
+    lives_in_images,
+    runners_of_families,
+)
 
 _FRAMEWORKS = (
     "install the framework below /usr (pytest: beside this package), start an engine, whose image "
@@ -56,14 +61,15 @@ def settled(config: SweEnvConfig, say: Callable[[str], None]) -> SweEnvConfig:
 def _with_testable_families(
     config: SweEnvConfig, say: Callable[[str], None], why: str = ""
 ) -> SweEnvConfig:
-    families = corpus_families(config)
+    families = tuple(runners_of_families(config))
     if config.sandbox.type != "bubblewrap" or not families:
         return config
     reasons = _untestable(config)
     if reasons and (config.families is not None or len(reasons) == len(families)):
         raise ConfigError(_refusal(reasons))
     left = [family for family in families if family not in reasons]
-    say(f"env=swe: {why}sandbox=bubblewrap, {len(left)} of {len(families)} repositories")
+    what = "families" if config.instances == COMPOSED else "repositories"
+    say(f"env=swe: {why}sandbox=bubblewrap, {len(left)} of {len(families)} {what}")
     for reason, names in _by_reason(reasons).items():
         say(f"env=swe: left out {', '.join(names)} ({reason})")
     return config.model_copy(update={"families": left}) if reasons else config
@@ -100,13 +106,21 @@ def _without_images(config: SweEnvConfig) -> str:
 
 
 def _untestable(config: SweEnvConfig) -> Mapping[str, str]:
-    families = corpus_families(config)
-    spec = SandboxSpec(mounts=module_mounts(modules_of(families)))
-    sandbox = Sandboxes.of(config.sandbox).open(spec)
+    """Families whose tests do not run in this sandbox, each with the reason."""
+    needed = runners_of_families(config)
+    runners = [name for names in needed.values() for name in names]
+    sandbox = Sandboxes.of(config.sandbox).open(
+        SandboxSpec(mounts=module_mounts(modules_for(runners)))
+    )
     try:
-        return untestable(families, sandbox)
+        missing = missing_runners(runners, sandbox)
     finally:
         sandbox.close()
+    return {
+        family: "; ".join(missing[name] for name in names if name in missing)
+        for family, names in needed.items()
+        if not missing.keys().isdisjoint(names)
+    }
 
 
 def _refusal(reasons: Mapping[str, str]) -> str:

@@ -25,6 +25,9 @@ from clawrl_gym.envs.verified import held_out_note, verified_row
 CORPUS = "corpus"
 EASY = "easy"
 """The corpus's repositories that the tiny policy can learn."""
+COMPOSED = "composed"
+"""Several things to mend in one repository of the corpus."""
+_SHIPPED = frozenset((CORPUS, EASY, COMPOSED))
 HELDOUT_SHARE = 5
 """One instance in about this many is held out when nothing says which."""
 
@@ -38,6 +41,8 @@ def open_source(config: SweEnvConfig) -> TaskSource[Instance]:
     families: Sequence[str] | None = config.families
     if train == EASY:
         train, families = CORPUS, corpus_families(config)
+    if COMPOSED in (train, heldout):
+        return _composed(train, heldout, families)
     if families is not None and CORPUS not in (train, heldout):
         raise ConfigError(f"env.families chooses from the corpus, got env.instances={train!r}")
     if CORPUS in (train, heldout):
@@ -72,6 +77,16 @@ def _usable_rows(where: str, config: SweEnvConfig) -> Rows:
     return Rows({name: read.rows[name] for name in names}, splits, left_out)
 
 
+def runners_of_families(config: SweEnvConfig) -> Mapping[str, tuple[str, ...]]:
+    """The shipped families that the options ask for, each with what runs its tests."""
+    from clawrl_gym.envs.swe.composed.generated import composed_instances, runners_of
+    from clawrl_gym.envs.swe.corpus.repository import repository_family
+
+    if config.instances == COMPOSED:
+        return runners_of(composed_instances(config.families).families)
+    return {name: (repository_family(name).runner,) for name in corpus_families(config)}
+
+
 def corpus_families(config: SweEnvConfig) -> Sequence[str]:
     """The corpus's families that the options ask for; none without the corpus."""
     from clawrl_gym.envs.swe.corpus.corpus import easy_families
@@ -94,7 +109,7 @@ def is_of_this_machine(config: SweEnvConfig) -> bool:
 
 
 def _places_of_rows(config: SweEnvConfig) -> set[str]:
-    return {config.instances or CORPUS, config.heldout or CORPUS} - {CORPUS, EASY}
+    return {config.instances or CORPUS, config.heldout or CORPUS} - _SHIPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +162,19 @@ class _SourcePerSplit:
         corpus = self.heldout if rows is self.train else self.train
         is_row = isinstance(rows, RowInstances) and instance_id in rows.rows
         return (rows if is_row else corpus).load(instance_id)
+
+
+def _composed(
+    train: str, heldout: str | None, families: Sequence[str] | None
+) -> TaskSource[Instance]:
+    from clawrl_gym.envs.swe.composed.generated import composed_instances
+
+    if train != COMPOSED or heldout not in (None, COMPOSED):
+        raise ConfigError(
+            f"got env.instances={train!r} with env.heldout={heldout!r}, expected {COMPOSED!r} "
+            "alone: it brings held-out tasks of its own"
+        )
+    return composed_instances(families)
 
 
 def _with_corpus(

@@ -7,8 +7,7 @@ training under another number.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
@@ -25,11 +24,14 @@ from clawrl_gym.envs.swe.corpus.runners import (
     IGNORED,
     Runner,
     eval_script,
+    missing_runners,
+    modules_for,
     runner_of,
 )
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.task_ids import (
     GeneratedTasks,
+    TaskId,
     draw_content,
     parse_id,
     select_families,
@@ -37,8 +39,6 @@ from clawrl_gym.envs.task_ids import (
 )
 
 PREFIX = "swe-"
-_PROBE_S = 20.0
-_SHELL_WORDS = re.compile(r"^bash: line \d+: ")
 
 
 def corpus_instances(names: Sequence[str] | None = None) -> GeneratedTasks[Instance]:
@@ -76,27 +76,14 @@ def commands_of(instance_id: str) -> tuple[str, str]:
 
 def modules_of(family_names: Iterable[str]) -> tuple[str, ...]:
     """Python modules that a sandbox without an image is shown for the tests of these families."""
-    runners = (runner_of(repository_family(family).runner) for family in family_names)
-    return tuple(dict.fromkeys(name for runner in runners for name in runner.modules))
+    return modules_for(repository_family(family).runner for family in family_names)
 
 
 def untestable(family_names: Iterable[str], sandbox: Sandbox) -> dict[str, str]:
     """The families whose tests do not run in this sandbox, each with what its shell says."""
-    reasons: dict[str, str] = {}
-    for name, users in _by_runner(family_names).items():
-        probed = sandbox.exec(f"({runner_of(name).probe}) </dev/null", _PROBE_S)
-        if probed.exit_code != 0:
-            lines = probed.output.strip().splitlines() or ["it does not answer"]
-            complaint = _SHELL_WORDS.sub("", lines[-1])[-120:]
-            reasons |= dict.fromkeys(users, f"{name}: {complaint}")
-    return reasons
-
-
-def _by_runner(family_names: Iterable[str]) -> dict[str, list[str]]:
-    users: dict[str, list[str]] = {}
-    for family in family_names:
-        users.setdefault(repository_family(family).runner, []).append(family)
-    return users
+    runners = {family: repository_family(family).runner for family in family_names}
+    missing = missing_runners(runners.values(), sandbox)
+    return {family: missing[name] for family, name in runners.items() if name in missing}
 
 
 def drawn_repository(instance_id: str) -> DrawnRepository:
@@ -117,25 +104,54 @@ def split_of(content: DrawnRepository) -> Split:
 def instance_of(instance_id: str, origin: RepositoryFamily, content: DrawnRepository) -> Instance:
     """What was drawn, in SWE-bench's fields."""
     parsed = parse_id(instance_id, families(), PREFIX)
-    runner = runner_of(origin.runner)
-    visible = {path: content.fixed[path] for path in content.tests}
-    passing = _ids(runner, visible)
-    files = {".gitignore": IGNORED, **content.broken}
+    return as_instance(
+        instance_id,
+        parsed,
+        parsed.family,
+        runner_of(origin.runner),
+        issue=content.issue,
+        broken=content.broken,
+        fixed=content.fixed,
+        tests=content.tests,
+    )
+
+
+def as_instance(
+    instance_id: str,
+    parsed: TaskId,
+    repository: str,
+    runner: Runner,
+    *,
+    issue: str,
+    broken: Mapping[str, str],
+    fixed: Mapping[str, str],
+    tests: Mapping[str, str],
+    failing: Collection[str] = (),
+    difficulty: int = 1,
+) -> Instance:
+    """A made-up repository in SWE-bench's fields.
+
+    `failing`: tests that stand in it and fail before the fix.
+    """
+    visible = {path: fixed[path] for path in tests}
+    passing = tuple(test for test in _ids(runner, visible) if test not in failing)
+    files = {".gitignore": IGNORED, **broken}
     return Instance(
         id=instance_id,
-        repo=f"made-up/{parsed.family}",
+        repo=f"made-up/{repository}",
         split=parsed.split,
         family=parsed.family,
-        problem_statement=content.issue,
-        fail_to_pass=tuple(test for test in _ids(runner, content.tests) if test not in passing),
+        problem_statement=issue,
+        fail_to_pass=tuple(test for test in _ids(runner, tests) if test not in passing),
         pass_to_pass=passing,
         log_parser=runner.parser,
-        eval_script=eval_script(runner, content.tests),
-        test_files=content.tests,
-        patch=git_diff(content.broken, content.fixed),
-        test_patch=git_diff(visible, content.tests),
+        eval_script=eval_script(runner, tests),
+        test_files=tests,
+        patch=git_diff(broken, fixed),
+        test_patch=git_diff(visible, tests),
         files={path: FileData(text.encode()) for path, text in files.items()},
         modules=runner.modules,
+        difficulty=difficulty,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
@@ -37,8 +38,23 @@ class Bug(_StrictModel):
     """What stands there instead, before the fix."""
     hidden: str
     """Tests that fail before the fix, put at the end of the first test file."""
+    said: tuple[str, ...] = ()
+    """Further ways to say it exactly, in a sentence or two, for where it is one of several."""
+    seen: tuple[str, ...] = ()
+    """What is noticed of it from outside, in a sentence or two."""
     edit: str | None = None
     """Easy families: the sed expression that mends the file at `path`."""
+
+
+class NoBug(_StrictModel):
+    """What somebody takes for a bug, where README, docstrings or tests say that it is meant."""
+
+    said: tuple[str, ...] = Field(min_length=1)
+    path: str
+    right: str
+    """Stands exactly once in the file at `path` as it should be."""
+    wrong: str
+    """What would stand there for whoever believes it; a test that is there breaks."""
 
 
 class RepositoryFamily(_StrictModel):
@@ -52,6 +68,7 @@ class RepositoryFamily(_StrictModel):
     tests: Mapping[str, str] = Field(min_length=1)
     """Tests that are there before the fix and pass before and after it."""
     bugs: tuple[Bug, ...] = Field(min_length=1)
+    no_bugs: tuple[NoBug, ...] = ()
 
     @property
     def easy(self) -> bool:
@@ -94,37 +111,48 @@ class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  
 
 def draw_repository(family: RepositoryFamily, draw: Draw) -> DrawnRepository:
     """One instance's content. Raises TaskError when a bug does not fit its file."""
-    names = _draw_names(family.names, draw)
+    names = draw_names(family.names, draw)
     bug = draw.pick(family.bugs)
     issue = draw.pick(bug.issues)
-
-    def filled(files: Mapping[str, str]) -> dict[str, str]:
-        return {_fill(path, names): _fill(text, names) for path, text in files.items()}
-
-    source, visible = filled(family.files), filled(family.tests)
-    path = _fill(bug.path, names)
+    visible = fill_files(family.tests, names)
     first = next(iter(visible))
-    hidden = visible[first] + _fill(bug.hidden, names)
-    fixed = {**source, **visible}
-    broken = {**fixed, path: _broken(fixed, path, _fill(bug.right, names), _fill(bug.wrong, names))}
+    hidden = visible[first] + fill(bug.hidden, names)
+    fixed = {**fill_files(family.files, names), **visible}
+    broken = spoilt(fixed, bug, names)
     return DrawnRepository(
-        issue=_fill(issue, names).strip(),
-        path=path,
-        edit=None if bug.edit is None else _fill(bug.edit, names),
+        issue=fill(issue, names).strip(),
+        path=fill(bug.path, names),
+        edit=None if bug.edit is None else fill(bug.edit, names),
         fixed=fixed,
         broken=broken,
         tests={**visible, first: hidden},
     )
 
 
-def _broken(files: Mapping[str, str], path: str, right: str, wrong: str) -> str:
+class WrongChange(Protocol):
+    """What is right in one place of a repository, and what is wrong there."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def right(self) -> str: ...
+    @property
+    def wrong(self) -> str: ...
+
+
+def spoilt(
+    files: Mapping[str, str], change: WrongChange, names: Mapping[str, str]
+) -> dict[str, str]:
+    """The files with what is wrong. Raises TaskError where what is right stands not just once."""
+    path, right = fill(change.path, names), fill(change.right, names)
     times = files.get(path, "").count(right)
     if times != 1:
         raise TaskError(f"got {right!r} {times} times in {path!r}, expected it once")
-    return files[path].replace(right, wrong)
+    return {**files, path: files[path].replace(right, fill(change.wrong, names))}
 
 
-def _draw_names(kinds: Mapping[str, str | tuple[str, ...]], draw: Draw) -> dict[str, str]:
+def draw_names(kinds: Mapping[str, str | tuple[str, ...]], draw: Draw) -> dict[str, str]:
+    """What stands for each placeholder."""
     stems, words = list(STEMS), list(WORDS)
     names: dict[str, str] = {}
     for name, kind in kinds.items():
@@ -139,7 +167,14 @@ def _draw_names(kinds: Mapping[str, str | tuple[str, ...]], draw: Draw) -> dict[
     return names
 
 
-def _fill(text: str, names: Mapping[str, str]) -> str:
+def fill_files(files: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    """Paths and texts with the drawn names."""
+    return {fill(path, names): fill(text, names) for path, text in files.items()}
+
+
+def fill(text: str, names: Mapping[str, str]) -> str:
+    """A text with the drawn names. Raises TaskError for a placeholder without one."""
+
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name in names:

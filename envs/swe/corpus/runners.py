@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.swe.modules import MODULES_FOLDER
 
 IGNORED = "__pycache__/\n.pytest_cache/\n*.pyc\nnode_modules/\n"
@@ -23,6 +24,8 @@ _START = ">>>>> Start Test Output"
 _END = ">>>>> End Test Output"
 _EXIT_CODE = ">>>>> Test Exit Code"
 _HEREDOC = "END_OF_THIS_FILE"
+_PROBE_S = 20.0
+_SHELL_WORDS = re.compile(r"^bash: line \d+: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,22 @@ def runner_of(name: str) -> Runner:
     if name not in RUNNERS:
         raise TaskError(f"got runner {name!r}, expected one of: {', '.join(RUNNERS)}")
     return RUNNERS[name]
+
+
+def modules_for(names: Iterable[str]) -> tuple[str, ...]:
+    """Python modules that a sandbox without an image is shown for these runners."""
+    return tuple(dict.fromkeys(module for name in names for module in runner_of(name).modules))
+
+
+def missing_runners(names: Iterable[str], sandbox: Sandbox) -> dict[str, str]:
+    """Those that do not run in this sandbox, each with what its shell says."""
+    reasons: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        probed = sandbox.exec(f"({runner_of(name).probe}) </dev/null", _PROBE_S)
+        if probed.exit_code != 0:
+            lines = probed.output.strip().splitlines() or ["it does not answer"]
+            reasons[name] = f"{name}: {_SHELL_WORDS.sub('', lines[-1])[-120:]}"
+    return reasons
 
 
 def _python(code: str, *arguments: str) -> str:

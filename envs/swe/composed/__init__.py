@@ -1,0 +1,1 @@
+"""Several things to mend in one made-up repository, with one request."""
