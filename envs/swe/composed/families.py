@@ -13,7 +13,7 @@ from clawrl_gym.envs.swe.composed.ground import Ground, clash, draw_ground, repo
 from clawrl_gym.envs.swe.composed.made_bugs import MadeBug, made_bugs
 from clawrl_gym.envs.swe.composed.plan import Plan, Register, Report
 from clawrl_gym.envs.swe.composed.registers import Entry, draw_register
-from clawrl_gym.envs.swe.composed.wording import check_text, request
+from clawrl_gym.envs.swe.composed.wording import check_texts, request
 
 MOST = 8
 """Of difficulty."""
@@ -79,15 +79,15 @@ class Family:
         seen = draw.some(bugs, min(len(bugs), draw.between(*self.seen)))
         most = len(things) if self.filed == _ALL else len(things) - 1
         filed = draw.some(range(len(things)), min(most, draw.between(*self.filed)))
+        codes = [code_of(ground.filled(ground.bug(bug).hidden)) for bug in bugs if self.checks]
+        checks = dict(zip(bugs, check_texts(draw, split, codes), strict=False))
         reports = list[Report]()
         for place, (bug, no_bug) in enumerate(things):
             if no_bug is not None:
                 text = ground.filled(draw.pick(ground.family.no_bugs[no_bug].said))
                 reports.append(Report(text, filed=place in filed, no_bug=no_bug))
-            elif bug is not None and self.checks:
-                code = code_of(ground.filled(ground.bug(bug).hidden) + "\n")
-                text = check_text(draw, split, code)
-                reports.append(Report(text, how="check", bug=bug))
+            elif bug in checks:
+                reports.append(Report(checks[bug], how="check", bug=bug))
             elif bug is not None:
                 reports.append(_told(draw, ground, bug, seen=bug in seen, filed=place in filed))
         return reports
@@ -99,7 +99,8 @@ def _told(draw: Draw, ground: Ground, number: int, *, seen: bool, filed: bool) -
     if seen:
         text = ground.filled(draw.pick(bug.seen))
         return Report(text, how="seen", filed=filed, bug=number)
-    text = ground.filled(draw.pick(bug.said if filed else (*bug.said, *bug.issues)))
+    issues = () if filed or bug.vague else bug.issues
+    text = ground.filled(draw.pick((*bug.said, *issues)))
     title, _, body = text.partition("\n\n")
     if not body:
         return Report(text, filed=filed, bug=number)

@@ -1,7 +1,7 @@
 """What there is to do in one repository: reports of bugs and of what is none, and a file of some.
 
 `difficulty` counts bugs, reports of what is no bug, and what makes a bug harder to find: told only
-by what is seen of it, by tests that fail, or in a file of the repository.
+by what is seen of it, by tests that fail, or in a file, which may have to be found.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Register:
 
     path: str
     text: str
+    is_named: bool
+    """The request says what it is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Plan:
 
     @property
     def difficulty(self) -> int:
-        filed = int(self.register is not None)
+        filed = 0 if self.register is None else 1 if self.register.is_named else 2
         made = 0 if self.made is None else 2
         return len(self.reports) + self.seen + filed + made
 

@@ -18,6 +18,8 @@ from clawrl_gym.envs.swe.composed.plan import Register
 
 State = Literal["open", "done", "declined"]
 _WIDTH = 88
+_UNNAMED = 4
+"""One request in so many does not say what the file is called."""
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
 PEOPLE: Choices = MappingProxyType(
     {
@@ -42,6 +44,23 @@ POINTERS: Choices = MappingProxyType(
     }
 )
 """For a request that tells other things itself."""
+UNNAMED: Choices = MappingProxyType(
+    {
+        "train": (
+            "The rest is in a file of this repository in which we keep reports: find it, and fix "
+            "what is open there, too.",
+            "There are further reports somewhere in the repository. The open ones are part of "
+            "this.",
+            "Look for our list of reports in the repository as well: what is open on it counts.",
+        ),
+        "heldout": (
+            "Others are written down in the repository, wherever that was: the open ones belong "
+            "to this job.",
+            "More was noted in the repository itself; each open note counts.",
+        ),
+    }
+)
+"""Likewise, without the name of the file."""
 ALONE: Choices = MappingProxyType(
     {
         "train": (),
@@ -54,6 +73,16 @@ ALONE: Choices = MappingProxyType(
     }
 )
 """For one that tells nothing else: all of it held out."""
+UNNAMED_ALONE: Choices = MappingProxyType(
+    {
+        "train": (),
+        "heldout": (
+            "Somewhere in this repository is a list of reports. Find it, and fix what is open.",
+            "What is to be done is written down in the repository; it is all that is open there.",
+        ),
+    }
+)
+"""Likewise, without the name of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +104,8 @@ class _Form:
 def draw_register(draw: Draw, split: Split, entries: Sequence[Entry]) -> Register:
     """The entries as a file."""
     form = draw.pick(_FORMS[split])
-    return Register(draw.pick(form.paths), form.write(draw, split, entries))
+    is_named = draw.below(_UNNAMED) > 0
+    return Register(draw.pick(form.paths), form.write(draw, split, entries), is_named)
 
 
 def _checklist(draw: Draw, split: Split, entries: Sequence[Entry]) -> str:

@@ -7,14 +7,21 @@ repository, which is of one split.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
 from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.phrasing import Choices, Place
+from clawrl_gym.envs.phrasing import Choices
 from clawrl_gym.envs.swe.composed.plan import Plan, Report
-from clawrl_gym.envs.swe.composed.registers import ALONE, PEOPLE, POINTERS
+from clawrl_gym.envs.swe.composed.registers import (
+    ALONE,
+    PEOPLE,
+    POINTERS,
+    UNNAMED,
+    UNNAMED_ALONE,
+)
 
 _Layout = Callable[[Draw, Split, Sequence[Report]], str]
 _OPENING: Choices = MappingProxyType(
@@ -34,23 +41,25 @@ _OPENING: Choices = MappingProxyType(
         ),
     }
 )  # fmt: skip
-_OPENERS: Mapping[Place, Choices] = MappingProxyType(
+_FIRST: Choices = MappingProxyType(
     {
-        "first": {
-            "train": ("", "First: ", "To begin with: ", "For a start: "),
-            "heldout": ("", "For one thing: "),
-        },
-        "next": {
-            "train": ("", "Then: ", "Also: ", "Another one: ", "Next: ", "What is more: "),
-            "heldout": ("", "Further: ", "In addition: "),
-        },
-        "last": {
-            "train": ("", "Finally: ", "And: ", "Last of all: "),
-            "heldout": ("", "And lastly: "),
-        },
+        "train": ("", "First: ", "To begin with: ", "For a start: "),
+        "heldout": ("", "For one thing: "),
     }
 )
-_CHECK: Choices = MappingProxyType(
+_NEXT: Choices = MappingProxyType(
+    {
+        "train": ("", "Then: ", "Also: ", "Another one: ", "Next: ", "What is more: "),
+        "heldout": ("", "Further: ", "In addition: "),
+    }
+)
+_LAST: Choices = MappingProxyType(
+    {
+        "train": ("", "Finally: ", "And: ", "Last of all: "),
+        "heldout": ("", "And lastly: "),
+    }
+)
+CHECKS: Choices = MappingProxyType(
     {
         "train": (),
         "heldout": (
@@ -61,7 +70,7 @@ _CHECK: Choices = MappingProxyType(
         ),
     }
 )
-"""Before code that should hold: all of it held out."""
+"""Before code that should hold, as many as there are bugs at most: all of it held out."""
 _RED: Choices = MappingProxyType(
     {
         "train": (
@@ -128,7 +137,8 @@ def request(draw: Draw, split: Split, plan: Plan) -> str:
         layouts = [*_LAYOUTS, _run_on] if plain else _LAYOUTS
         blocks.append(draw.pick(layouts)(draw, split, told))
     if plan.register is not None:
-        pointers = POINTERS if told else ALONE
+        named, unnamed = (POINTERS, UNNAMED) if told else (ALONE, UNNAMED_ALONE)
+        pointers = named if plan.register.is_named else unnamed
         blocks.append(draw.pick(pointers[split]).format(file=plan.register.path))
     if plan.made is not None:
         blocks.append(draw.pick(_RED[split]))
@@ -137,20 +147,18 @@ def request(draw: Draw, split: Split, plan: Plan) -> str:
     return "\n\n".join(block for block in (*blocks, " ".join(ending)) if block)
 
 
-def check_text(draw: Draw, split: Split, code: str) -> str:
-    """Code that should hold, with what is said of it."""
-    return f"{draw.pick(_CHECK[split])}\n\n{code}"
+def check_texts(draw: Draw, split: Split, codes: Sequence[str]) -> list[str]:
+    """Pieces of code that should hold, each with what is said of it."""
+    leads = draw.some(CHECKS[split], len(codes))
+    return [f"{lead}\n\n{code}" for lead, code in zip(leads, codes, strict=True)]
 
 
 def _opened(draw: Draw, split: Split, reports: Sequence[Report]) -> list[str]:
     """Each with a word that says where it stands among others."""
-    last = len(reports) - 1
-    places: list[Place] = ["last" if i == last else "next" for i in range(len(reports))]
-    places[0] = "first"
-    return [
-        f"{draw.pick(_OPENERS[place][split])}{report.whole}"
-        for place, report in zip(places, reports, strict=True)
-    ]
+    between = cycle(draw.some(_NEXT[split], len(_NEXT[split])))
+    openers = [draw.pick(_FIRST[split]), *islice(between, max(0, len(reports) - 2))]
+    openers.append(draw.pick(_LAST[split]))
+    return [f"{opener}{report.whole}" for opener, report in zip(openers, reports, strict=False)]
 
 
 def _paragraphs(draw: Draw, split: Split, reports: Sequence[Report]) -> str:

@@ -42,6 +42,8 @@ class Bug(_StrictModel):
     """Further ways to say it exactly, in a sentence or two, for where it is one of several."""
     seen: tuple[str, ...] = ()
     """What is noticed of it from outside, in a sentence or two."""
+    vague: bool = False
+    """Its issues say less than its tests ask for: among several things `said` stands for them."""
     edit: str | None = None
     """Easy families: the sed expression that mends the file at `path`."""
 
