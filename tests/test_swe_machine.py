@@ -78,6 +78,19 @@ def test_repositories_that_cannot_be_tested_are_left_out_and_told(home: Path) ->
 
 
 @sandboxed
+def test_families_of_composed_repositories_that_cannot_be_tested_are_left_out(home: Path) -> None:
+    root = make_root(home / "root")
+    (root / "usr/bin/node").write_text("#!/bin/bash\n")
+    (root / "usr/bin/node").chmod(0o755)
+    sandbox = {"type": "bubblewrap", "rootfs": str(root)}
+    config, words = decide(instances="composed", sandbox=sandbox)
+    assert config.families == ["javascript"]
+    assert words[0] == "env=swe: sandbox=bubblewrap, 1 of 9 families"
+    with pytest.raises(ConfigError, match=r"filed \(pytest: .*; unittest: .*\); install"):
+        decide(instances="composed", sandbox=sandbox, families=["filed"])
+
+
+@sandboxed
 def test_the_pytest_of_this_python_is_seen_by_an_agent_and_by_the_tests() -> None:
     mounts = module_mounts(modules_of(PYTHON))
     assert f"{MODULES_FOLDER}/pytest" in mounts
