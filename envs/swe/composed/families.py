@@ -135,11 +135,11 @@ def _draw_register(
         if number not in no_bugs
     ]
     closed = draw.some(closed, min(len(closed), draw.between(0, _MOST_CLOSED)))
-    # Between them, and in their order: the text tells them in the order of `reports`.
-    places = sorted(draw.some(range(len(entries) + len(closed)), len(entries)))
-    mixed = iter(closed), iter(entries)
-    everything = range(len(entries) + len(closed))
-    return draw_register(draw, split, [next(mixed[place in places]) for place in everything])
+    count = len(entries) + len(closed)
+    open_places = set(draw.some(range(count), len(entries)))
+    open_ones, others = iter(entries), iter(closed)
+    mixed = [next(open_ones if place in open_places else others) for place in range(count)]
+    return draw_register(draw, split, mixed)
 
 
 _FAMILIES = (
