@@ -119,14 +119,15 @@ _WORDS = (
     "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty"
 )
-_VALUES = {word: number for number, word in enumerate(_WORDS.split(), start=2)}
+NUMBER_WORDS = {word: number for number, word in enumerate(_WORDS.split(), start=2)}
+"""From two to twenty: "one" is seldom a number."""
 _NO_NUMBERS = re.compile(
     r"(?<!\S)[^\s/]*/\S*"  # a path
     r"|^[ \t]*\**(?:step[ \t]+)?\d+[.):]\**(?=[ \t]+\S)"  # a step of a list
     r"|\bstep[ \t]+\d+\b",
     re.IGNORECASE | re.MULTILINE,
 )
-_NUMBER = re.compile(rf"(?<![\w.])-?\d+(?:\.\d+)?|\b(?:{'|'.join(_VALUES)})\b", re.IGNORECASE)
+_NUMBER = re.compile(rf"(?<![\w.])-?\d+(?:\.\d+)?|\b(?:{'|'.join(NUMBER_WORDS)})\b", re.IGNORECASE)
 _SAYS_WRONG = re.compile(
     r"\b(?:not|almost|but|wrong|incorrect|careful|check|again|mistake|close)\b|n't\b", re.IGNORECASE
 )
@@ -134,10 +135,14 @@ _SAYS_WRONG = re.compile(
 
 def answers_in(text: str, problem: Problem) -> set[float]:
     """Every number that is said and is not simply quoted from the problem."""
-    prose = _NO_NUMBERS.sub(" ", text)
-    numbers = {_value(match.group()) for match in _NUMBER.finditer(prose)}
+    numbers = {_value(match.group()) for match in _NUMBER.finditer(without_labels(text))}
     quoted = {problem.first, problem.second}
     return {number for number in numbers if abs(number) not in quoted}
+
+
+def without_labels(text: str) -> str:
+    """The text without paths and without what only names a step."""
+    return _NO_NUMBERS.sub(" ", text)
 
 
 def is_correct(text: str, problem: Problem) -> bool:
@@ -158,4 +163,4 @@ def is_fair(text: str, problem: Problem) -> bool:
 
 def _value(text: str) -> float:
     word = text.lower()
-    return float(_VALUES[word]) if word in _VALUES else float(word)
+    return float(NUMBER_WORDS[word]) if word in NUMBER_WORDS else float(word)
