@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_HEADS = ("tasks", "oracle", "nothing", "near", "in order", "first")
+_HEADS = ("tasks", "oracle", "nothing", "near")
 _ROW = "{:>22} {:>6} {:>7} {:>8} {:>6} {:>9} {:>6}"
 
 
@@ -22,11 +22,14 @@ class Played:
     first: bool
 
 
-def show_table(tasks: Sequence[Played]) -> None:
-    """A row for each difficulty and family, for the hardest third, and for all."""
+def show_table(tasks: Sequence[Played], agents: tuple[str, str] = ("in order", "first")) -> None:
+    """A row for each difficulty and family, for the hardest third, and for all.
+
+    `agents`: what the two beside the oracle are called.
+    """
     played = sorted(tasks, key=lambda task: task.difficulty)
     hardest = played[-len(played) // 3 :]
-    print(_ROW.format("", *_HEADS))
+    print(_ROW.format("", *_HEADS, *agents))
     for difficulty in sorted({task.difficulty for task in played}):
         _show(f"difficulty {difficulty}", [t for t in played if t.difficulty == difficulty])
     for family in sorted({task.family for task in played}):

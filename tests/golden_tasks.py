@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.conversation.composed.generated import composed_tasks as talk_tasks
 from clawrl_gym.envs.gui.composed.generated import composed_tasks as desk_tasks
 from clawrl_gym.envs.swe.composed.generated import composed_instances
 from clawrl_gym.envs.swe.corpus import corpus_instances
@@ -26,6 +27,7 @@ SOURCES = {
     "office": (office_tasks(), 9),
     "desk": (desk_tasks(), 10),
     "repo": (composed_instances(), 9),
+    "talk": (talk_tasks(), 11),
 }
 """Name -> source of tasks, number of families."""
 TASKS: dict[Split, int] = {"train": 8, "heldout": 4}

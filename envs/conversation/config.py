@@ -21,10 +21,14 @@ class ConversationEnvConfig(RegisteredEnvConfig):
     id: str = GYM_ID
     source: Literal["simulated", "live"] = "simulated"
     """`simulated`: personas; `live`: the sessions of a running gateway, as episodes."""
+    tasks: Literal["personas", "composed"] = "personas"
+    """`personas`: one problem and a wish that is not said; `composed`: several things asked for in
+    one conversation, with a number of replies of its own."""
     persona: str = "student"
     """Who talks: student, teacher, or one of the others (see envs/conversation/personas.py)."""
     families: list[str] | None = None
-    """Only these kinds of tasks (ask, homework, read, save); None takes all."""
+    """Only these kinds of tasks (ask, homework, read, save; of composed ones see
+    envs/conversation/composed/families.py); None takes all."""
     user: Literal["scripted", "model"] = "scripted"
     """`model`: the persona's sentences come from an OpenAI-compatible model."""
     user_base_url: str | None = None
@@ -38,4 +42,4 @@ class ConversationEnvConfig(RegisteredEnvConfig):
     live_timeout_s: float = Field(600.0, gt=0)
     """source=live: how long reset and step wait for a user."""
     max_turns: int = Field(6, ge=1)
-    """Replies after which an episode is truncated."""
+    """Replies after which an episode is truncated; composed tasks bring their own number."""

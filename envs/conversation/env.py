@@ -11,12 +11,15 @@ from typing import Any
 from clawrl_gym.agents.tool_calls import decode
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.conversation.composed.generated import ComposedTask, composed_tasks
+from clawrl_gym.envs.conversation.composed.partner import ComposedPartner
 from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
 from clawrl_gym.envs.conversation.generated import ConversationTask, generated_tasks
 from clawrl_gym.envs.conversation.live import LivePartner
 from clawrl_gym.envs.conversation.model_user import ModelSpeaker
 from clawrl_gym.envs.conversation.partner import Partner
+from clawrl_gym.envs.conversation.scripted import ScriptedPartner
 from clawrl_gym.envs.conversation.simulated import SimulatedPartner
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
 from clawrl_gym.envs.task_env import Info, UnicodeEnv
@@ -37,7 +40,8 @@ class ConversationEnv(UnicodeEnv):
         arguments give a result that says so.
     Reward
         1 when the user ends satisfied: the right answer, in a style that it likes, in the file too
-        when it asked for that; the file's content is looked at. 0 otherwise and before.
+        when it asked for that; the file's content is looked at. 0 otherwise and before. Of composed
+        tasks: everything asked for was answered, with all that was said in mind; nothing else done.
     Start
         A problem with numbers up to 20, told or in a file. `options={"task": ID}` names the task;
         without it one of `options["split"]` ("train" unless given) is drawn from the seed.
@@ -46,7 +50,8 @@ class ConversationEnv(UnicodeEnv):
         Truncated after `max_turns` replies. A user's model, or a gateway, that fails raises
         EnvError: no reward is made up for it.
     Options
-        `source` ("simulated", or "live": see below), `persona` (student, teacher, engineer, child,
+        `source` ("simulated", or "live": see below), `tasks` ("personas", or "composed": several
+        things in one conversation; user scripted), `persona` (student, teacher, engineer, child,
         clerk), `families` (ask, homework, read, save; None for all), `max_turns`, `user`
         ("scripted", or "model": a model finds the words, code still decides and scores) with
         `user_base_url`, `user_key`, `user_model`, `user_timeout_s`, and `render_mode` ("ansi": the
@@ -60,7 +65,9 @@ class ConversationEnv(UnicodeEnv):
         Always `task`, `family`, `split`, `tools`, `next_state_role`, `first_reply_score` (how well
         the first thing said fitted the wish, in [0, 1]), `correct` (whether it was right),
         `satisfied`, `scores` (both as numbers, for the run's metrics) and `error` (None: failures
-        are exceptions).
+        are exceptions). Of composed tasks, in place of how the first reply was: `difficulty`,
+        `parts` (the share of what was asked for that was done, to read and no reward) and it in
+        `scores`.
     Version
         v0: first version.
     """
@@ -98,13 +105,17 @@ class ConversationEnv(UnicodeEnv):
         self._partner.close()
 
     @staticmethod
-    def source_of(config: ConversationEnvConfig) -> TaskSource[ConversationTask]:
+    def source_of(
+        config: ConversationEnvConfig,
+    ) -> TaskSource[ConversationTask] | TaskSource[ComposedTask]:
         """Where a configuration's tasks come from. Raises ConfigError or TaskError for none."""
         if config.source == "live":
             raise ConfigError(
                 "got env.source=live, expected simulated: live sessions are no tasks to draw; "
                 "python -m clawrl_gym.serve learns from them"
             )
+        if config.tasks == "composed":
+            return composed_tasks(config.families)
         return generated_tasks(config.persona, config.families)
 
     def task_ids(self, split: Split) -> Sequence[str]:
@@ -115,8 +126,8 @@ class ConversationEnv(UnicodeEnv):
         """The oracle: actions that satisfy the user of the current task, one a step."""
         return self._simulated().solve()
 
-    def _simulated(self) -> SimulatedPartner:
-        if not isinstance(self._partner, SimulatedPartner):
+    def _simulated(self) -> ScriptedPartner[Any, Any]:
+        if not isinstance(self._partner, ScriptedPartner):
             raise EnvError("got source='live', expected 'simulated': live sessions have no tasks")
         return self._partner
 
@@ -127,6 +138,13 @@ def _partner(config: ConversationEnvConfig) -> Partner:
             raise ConfigError("got env.source=live and no env.gateway_url, expected a URL")
         gateway = Endpoint(config.gateway_url, config.gateway_key)
         return LivePartner(gateway, config.live_timeout_s, config.max_turns)
+    if config.tasks == "composed":
+        if config.user != "scripted":
+            raise ConfigError(
+                f"got env.user={config.user} and env.tasks=composed, expected scripted: what is "
+                "said in a composed conversation has to be exact"
+            )
+        return ComposedPartner(config.families)
     endpoint = user_endpoint(config.user, config.user_base_url, config.user_key)
     speaker: Speaker = (
         ScriptedSpeaker()

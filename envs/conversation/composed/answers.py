@@ -1,0 +1,121 @@
+"""What a right answer is: generous about how it is said, strict about what.
+
+Beside the answer a reply may quote what it was made from, and reject what is not meant ("84, not
+147"). A reply that leaves open which of several is meant has not answered, nor has a question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clawrl_gym.envs.conversation.composed.numbers import in_digits, numbers_in
+from clawrl_gym.envs.conversation.problems import without_labels
+
+MAX_CHARS = 1_200
+"""A longer text is read by nobody."""
+_REJECTING = r"instead of|rather than|no longer|(?:first|originally|earlier|before) (?:you )?said"
+_NEGATED = re.compile(
+    rf"(?:\b(?:not|{_REJECTING}|you (?:first|originally|earlier) said)|n't)"
+    r"(?: (?:the|at|for|on|just))? [$€]?\d[\d,.]*",
+    re.IGNORECASE,
+)
+_EITHER = r"[^\d;\n]{0,20}\b(?:or|maybe|perhaps)\b[^\d;\n]{0,20}"
+_OR = re.compile(rf"\d{_EITHER}\d", re.IGNORECASE)
+_PARTS = re.compile(
+    r"[.,;:!?()\n\u2013\u2014]| - |\b(?:so|but|because|since|while|whereas|as)\b"
+    rf"|(?=\b(?:not|unlike|except|avoid|skip|{_REJECTING})\b)",
+    re.IGNORECASE,
+)
+_MARKS = re.compile(
+    rf"\b(?:not|no|never|neither|nor|avoid|skip|without|except|unlike|unsafe|out|{_REJECTING})\b"
+    r"|n['\u2019]t\b|\bcannot\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To one question."""
+
+    value: int | str
+    said: str
+    """As the oracle says it."""
+    quotes: frozenset[int] = frozenset()
+    """What it was made from, and what comes about on the way."""
+    between: frozenset[str] = frozenset()
+    """Words of the same sort, likewise."""
+    others: tuple[str, ...] = ()
+    """Words that a wrong answer of this sort would be."""
+    reasons: str = ""
+    """A pattern of why others are wrong."""
+    operands: frozenset[int] = frozenset()
+    """Numbers that whoever shows the calculation names."""
+
+
+def accepts(answers: Sequence[Answer], text: str) -> bool:
+    """Whether a text gives all these answers, and nothing that contradicts them."""
+    if len(text) > MAX_CHARS:
+        return False
+    # "12. That is all" looks like a step of a list; a path's number is none.
+    return any(_reads(answers, reading) for reading in (text, without_labels(text)))
+
+
+def _reads(answers: Sequence[Answer], text: str) -> bool:
+    plain = _NEGATED.sub(" ", in_digits(text))
+    numbers = {answer.value for answer in answers if not isinstance(answer.value, str)}
+    quoted = {n for answer in answers for n in answer.quotes}
+    if not numbers_in(plain) <= numbers | quoted or _OR.search(plain):
+        return False
+    stated = _stated(plain)
+    if not numbers <= numbers_in(stated):
+        return False
+    words = [answer for answer in answers if isinstance(answer.value, str)]
+    return all(_names(answer, plain, stated) for answer in words)
+
+
+def _stated(text: str) -> str:
+    """Without questions."""
+    return " ".join(
+        s for s in re.split(r"(?<=[.!?])\s+", text) if not s.rstrip("\"'*) ").endswith("?")
+    )
+
+
+def _names(answer: Answer, text: str, stated: str) -> bool:
+    """Whether the word, and no other of its sort, is meant: others may only be rejected."""
+    meant = set[str]()
+    sort = (str(answer.value), *answer.others)
+    one_of = "|".join(map(re.escape, sorted(sort, key=len, reverse=True)))
+    # A list of several is one part, so that what is said of it is said of each.
+    joined = re.sub(
+        rf"((?:{one_of}))\**,? *(?:,|and|or|&|/|\+)(?: or| and)? *"
+        rf"(?=\W*(?:the |an? )?(?:{one_of}))",
+        r"\1 & ", text, flags=re.IGNORECASE,
+    )  # fmt: skip
+    for part in _PARTS.split(_positive(joined, answer.reasons)):
+        found = {word for word in sort if _has(part, word)}
+        said_of_it = re.sub(one_of, " ", part, flags=re.IGNORECASE)
+        if found and not _MARKS.search(part) and not _is_reason(said_of_it, answer.reasons):
+            meant |= found
+    if answer.between and re.search(rf"(?:{one_of}){_EITHER}(?:{one_of})", text, re.IGNORECASE):
+        return False
+    meant -= answer.between
+    return meant == {answer.value} and _has(stated, str(answer.value))
+
+
+def _positive(text: str, reasons: str) -> str:
+    """Without words that only say that something is fine: "has no nuts"."""
+    if not reasons:
+        return text
+    none = r"(?:does not|doesn['\u2019]t|without|contains? no|has no|have no|free (?:of|from)|no)"
+    fine = rf"{none}(?: (?:contain|have|include|any|or|and|{reasons})){{0,6}} (?:{reasons})\b"
+    return re.sub(rf"\b(?:{fine}|(?:{reasons})[- ]free\b)", " ", text, flags=re.IGNORECASE)
+
+
+def _is_reason(part: str, reasons: str) -> bool:
+    return bool(reasons) and re.search(rf"\b(?:{reasons})\b", part, re.IGNORECASE) is not None
+
+
+def _has(text: str, word: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) is not None
