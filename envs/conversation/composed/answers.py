@@ -15,10 +15,13 @@ from clawrl_gym.envs.conversation.problems import without_labels
 
 MAX_CHARS = 1_200
 """A longer text is read by nobody."""
-_REJECTING = r"instead of|rather than|no longer|(?:first|originally|earlier|before) (?:you )?said"
+_REJECTING = (
+    r"instead of|rather than|no longer|previously|formerly|originally|initially"
+    r"|(?:down|up|corrected|changed) from|replacing|(?:first|earlier|before) (?:you )?said"
+)
 _NEGATED = re.compile(
-    rf"(?:\b(?:not|{_REJECTING}|you (?:first|originally|earlier) said)|n't)"
-    r"(?: (?:the|at|for|on|just))? [$€]?\d[\d,.]*",
+    rf"(?:\b(?:not|{_REJECTING})|n't)"
+    r"(?: (?:the|at|for|on|just|said))? [$€]?\d[\d,.]*",
     re.IGNORECASE,
 )
 _EITHER = r"[^\d;\n]{0,20}\b(?:or|maybe|perhaps)\b[^\d;\n]{0,20}"
@@ -30,7 +33,7 @@ _PARTS = re.compile(
 )
 _MARKS = re.compile(
     rf"\b(?:not|no|never|neither|nor|avoid|skip|without|except|unlike|unsafe|out|{_REJECTING})\b"
-    r"|n['\u2019]t\b|\bcannot\b",
+    r"|n['\u2019]t\b|\bcannot\b|[\u274c\u2717\u2718]",
     re.IGNORECASE,
 )
 

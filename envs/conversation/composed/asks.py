@@ -92,7 +92,7 @@ def _before(facts: Facts, k: int) -> Answer:
     value = DAYS[(day - k) % len(DAYS)]
     others = tuple(other for other in DAYS if other != value)
     between = frozenset(DAYS[(day - n) % len(DAYS)] for n in range(k))
-    return Answer(value, value, frozenset({k}), between, others)
+    return Answer(value, value, frozenset(range(1, k + 1)), between, others)
 
 
 def recall(kind: str, facts: Facts) -> Answer:

@@ -21,7 +21,7 @@ _RUN = re.compile(
 _NIGHT = r"in the (?:afternoon|evening)|at night"
 _HOUR = re.compile(
     rf"(?<![\w.:])(\d{{1,2}})(?:[:.](\d\d))?(?: o.clock)? ?(?:([ap])\.?m\b\.?|({_NIGHT}))"
-    r"|(?<![\w.:])(\d{1,2})(?::(\d\d)(?::00)?|h(\d\d)?)(?![\w:])",
+    r"|(?<![\w.:])(\d{1,2})(?::(\d\d)(?::00)?(?: ?h(?:rs|ours)?)?|h(\d\d)?)(?![\w:])",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(
