@@ -7,6 +7,7 @@ import pickle
 import re
 from collections import Counter
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from clawrl_gym.envs.conversation.composed.generated import (
 )
 from clawrl_gym.envs.conversation.composed.numbers import in_words, numbers_in
 from clawrl_gym.envs.conversation.composed.plan import Held, Plan, Step
+from clawrl_gym.envs.conversation.composed.scenes import DAYS
 from clawrl_gym.envs.conversation.composed.user import ComposedUser
 from clawrl_gym.envs.conversation.composed.wishes import WISHES
 from clawrl_gym.envs.conversation.env import ConversationEnv
@@ -69,11 +71,14 @@ COST = ASKS["cost"].answer({"price": 15}, 12)
 LEFT = ASKS["left"].answer({"budget": 1_600, "price": 15}, 12)
 END = ASKS["end"].answer({"start": 14}, 3)
 BEFORE = ASKS["before"].answer({"day": "Friday"}, 2)
+FAR = ASKS["before"].answer({"day": "Friday"}, 5)
+LATE = ASKS["abroad"].answer({"start": 11, "ahead": 2}, 0)
 BUDGET = recall("budget", {"budget": 1_250})
 PEOPLE = recall("people", {"people": 12})
 KEEPER = recall("keeper", {"keeper": "Mia"})
 CAKE = dish("nuts", ("walnut cake", "fruit salad", "peanut cookies"))
 STEW = dish("vegetarian", ("beef stew", "lentil soup", "fish soup"))
+TEA = dish("alcohol", ("red wine", "mint tea", "cider"))
 
 RIGHT: list[tuple[Answer, str]] = [
     (COST, "180"),
@@ -139,6 +144,21 @@ RIGHT: list[tuple[Answer, str]] = [
     (CAKE, "Of the 3, only the fruit salad is safe."),
     (END, "17:00 (5 PM)"),
     (STEW, "As a vegetarian he should have the lentil soup."),
+    (COST, "180,00 \u20ac"),
+    (COST, "180 euros (or \u20ac180)"),
+    (COST, "1 cupcake costs 15 euros, so 12 cost 180 euros."),
+    (COST, "12x15=180"),
+    (LATE, "At one o'clock in the afternoon."),
+    (BEFORE, "The reminder should go out on Wednesday, as it is on Friday."),
+    (BUDGET, "1,250 euros (you corrected it from 1,200)."),
+    (BUDGET, "1,250 euros, updated from the earlier 1,200 euros."),
+    (BUDGET, "1,250 euros ~~1,200 euros~~"),
+    (PEOPLE, "12 guests (you corrected this from 21 to 12)."),
+    (KEEPER, "Mia has it (you corrected it from Tom)."),
+    (CAKE, "- walnut cake: contains nuts\n- peanut cookies: contain nuts\n- fruit salad: fine"),
+    (CAKE, "The walnut cake and peanut cookies are off the table, so the fruit salad."),
+    (TEA, "Mint tea is the only non-alcoholic choice."),
+    (COST, "According to notes/21.txt it is 180 euros."),
 ]
 WRONG: list[tuple[Answer, str]] = [
     (COST, ""),
@@ -181,6 +201,18 @@ WRONG: list[tuple[Answer, str]] = [
     (CAKE, "Any of them."),
     (CAKE, "Fruit salad?"),
     (STEW, "the beef stew, as it is a soup without fish"),
+    (FAR, "Monday, Wednesday, Friday"),
+    (FAR, "Monday, Thursday"),
+    (BEFORE, "Thursday, Wednesday, Tuesday"),
+    (COST, "It is in notes/180.txt."),
+    (COST, "<!-- 180 -->"),
+    (PEOPLE, "~~12~~"),
+    (PEOPLE, "12x13x14"),
+    (PEOPLE, "12, or 1 of 13"),
+    (PEOPLE, "21 (you corrected it from 12)"),
+    (KEEPER, "Tom (you corrected it from Mia)"),
+    (CAKE, "walnut cake: fine, fruit salad: fine"),
+    (CAKE, "The fruit salad is off the table."),
 ]
 
 
@@ -447,6 +479,72 @@ def test_a_form_is_known_however_it_is_put(name: str, word: str, kept: str, brok
     plan = Plan((Step("?", ("x",), (SLOW,)),), {0: (Held(name, word, True),)}, {})
     assert not plan.broken(0, kept)
     assert plan.broken(0, broken)
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "kept"),
+    [
+        ("sentence", "", "12 cupcakes cost 180 euros."),
+        ("sentence", "", "\u20ac180 is what they cost."),
+        ("sentence", "", "It's 180 euros."),
+        ("sentence", "", "The total is 180 euros. \U0001f60a"),
+        ("sentence", "", "The 12 cost 180 euros. Is there anything else?"),
+        ("spelt", "", "One-hundred-and-eighty euros."),
+        ("spelt", "", "1. Twelve at fifteen euros each\n2. One hundred and eighty in all"),
+        ("ending", "over", "180 euros. Over \U0001f44d"),
+        ("short", "6", "12 \u00d7 15 = **180 euros**"),
+    ],
+)
+def test_a_wish_is_kept_as_models_write(name: str, word: str, kept: str) -> None:
+    assert not broken_by(name, word, kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "text"),
+    [
+        ("sentence", "", "180 euros in all."),
+        ("sentence", "", "180. Is that fine?"),
+        ("spelt", "", "/180"),
+        ("spelt", "", "180. That is it."),
+        ("spelt", "", "Step 180"),
+        ("lower", "", "/THAT/IS 180"),
+        ("capitals", "", "/that/is 180"),
+        ("ending", "over", "180 euros <!-- over -->"),
+        ("ending", "over", "180 euros ~~over~~"),
+        ("name", "Ada", "<!-- Ada --> 180"),
+        ("short", "6", "the-answer-to-what-you-asked-is 180"),
+        ("short", "6", "so_that_is_what_I_say 180"),
+        ("short", "6", "so\u200bthat\u200bis\u200bwhat\u200bI\u200bsay 180"),
+    ],
+)
+def test_no_trick_keeps_a_wish(name: str, word: str, text: str) -> None:
+    assert broken_by(name, word, text)
+
+
+def broken_by(name: str, word: str, text: str, excepted: str | None = None) -> tuple[Held, ...]:
+    step = Step("?", ("x",), (COST,), excepted=excepted)
+    return Plan((step,), {0: (Held(name, word, True),)}, {}).broken(0, text)
+
+
+def test_an_exception_is_about_the_answer_and_the_end() -> None:
+    assert not broken_by("spelt", "", "180 euros", "spelt")
+    assert broken_by("spelt", "", "12 cost one hundred and eighty", "spelt")
+    assert not broken_by("ending", "over", "All 12 are over there, 180 euros.", "ending")
+    assert broken_by("ending", "over", "180 euros. Over.", "ending")
+
+
+def test_a_wish_about_digits_asks_nothing_of_what_is_no_answer() -> None:
+    plan = Plan((Step("So.", ("x",)),), {0: (Held("spelt", "", True),)}, {})
+    assert not plan.broken(0, "Noted, twelve guests.")
+
+
+def test_no_list_of_days_is_right_for_more_than_one_day() -> None:
+    """Whatever is left out of it: who does not know the day gains nothing by naming several."""
+    for k in range(2, 6):
+        days = [ASKS["before"].answer({"day": day}, k) for day in DAYS]
+        for size in range(1, len(DAYS) + 1):
+            for named in combinations(DAYS, size):
+                assert sum(accepts([day], ", ".join(named)) for day in days) <= 1
 
 
 def test_the_judge_by_rule_reads_the_user_as_it_means_it() -> None:

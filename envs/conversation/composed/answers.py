@@ -11,31 +11,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.envs.conversation.composed.numbers import in_digits, numbers_in
+from clawrl_gym.envs.conversation.composed.scenes import DAYS
 from clawrl_gym.envs.conversation.problems import without_labels
 
 MAX_CHARS = 1_200
 """A longer text is read by nobody."""
 _REJECTING = (
     r"instead of|rather than|no longer|previously|formerly|originally|initially"
-    r"|(?:down|up|corrected|changed) from|replacing|(?:first|earlier|before) (?:you )?said"
+    r"|(?:down|up|(?:corrected|changed|updated)(?: it| this| that)?|correction) from"
+    r"|replacing|(?:first|earlier|before) (?:you )?said|(?:first|initially|originally) said"
 )
 _NEGATED = re.compile(
     rf"(?:\b(?:not|{_REJECTING})|n't)"
-    r"(?: (?:the|at|for|on|just|said))? [$€]?\d[\d,.]*",
+    r"(?: (?:the|my|your|at|for|on|just|said|earlier|original|previous|initial)){0,3}"
+    r" [$€]?\d[\d,.]*",
     re.IGNORECASE,
 )
 _EITHER = r"[^\d;\n]{0,20}\b(?:or|maybe|perhaps)\b[^\d;\n]{0,20}"
-_OR = re.compile(rf"\d{_EITHER}\d", re.IGNORECASE)
+_OR = re.compile(rf"(\d[\d,.]*)(?={_EITHER}(\d[\d,.]*))", re.IGNORECASE)
 _PARTS = re.compile(
     r"[.,;:!?()\n\u2013\u2014]| - |\b(?:so|but|because|since|while|whereas|as)\b"
     rf"|(?=\b(?:not|unlike|except|avoid|skip|{_REJECTING})\b)",
     re.IGNORECASE,
 )
 _MARKS = re.compile(
-    rf"\b(?:not|no|never|neither|nor|avoid|skip|without|except|unlike|unsafe|out|{_REJECTING})\b"
+    rf"\b(?:not|no|never|neither|nor|avoid|skip|without|except|unlike|unsafe|unsuitable|off.limits"
+    rf"|off the table|(?<!\bgo )(?<!\bgoes )(?<!\bsend )(?<!\bsent )(?<!\bturns )out"
+    rf"|{_REJECTING})\b"
     r"|n['\u2019]t\b|\bcannot\b|[\u274c\u2717\u2718]",
     re.IGNORECASE,
 )
+
+
+_HIDDEN = re.compile(r"<!--.*?-->|~~.*?~~", re.DOTALL)
+_PATH = re.compile(r"(?<!\S)[^\s\w]*[\w.-]*/[\w./-]*\.[a-z]+\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,7 @@ class Answer:
     quotes: frozenset[int] = frozenset()
     """What it was made from, and what comes about on the way."""
     between: frozenset[str] = frozenset()
-    """Words of the same sort, likewise."""
+    """Days, likewise."""
     others: tuple[str, ...] = ()
     """Words that a wrong answer of this sort would be."""
     reasons: str = ""
@@ -61,21 +70,33 @@ def accepts(answers: Sequence[Answer], text: str) -> bool:
     """Whether a text gives all these answers, and nothing that contradicts them."""
     if len(text) > MAX_CHARS:
         return False
+    text = visible(text)
     # "12. That is all" looks like a step of a list; a path's number is none.
     return any(_reads(answers, reading) for reading in (text, without_labels(text)))
+
+
+def visible(text: str) -> str:
+    """Without the names of files, comments, and what is struck out: nothing there is said."""
+    return _PATH.sub(" ", _HIDDEN.sub(" ", text))
 
 
 def _reads(answers: Sequence[Answer], text: str) -> bool:
     plain = _NEGATED.sub(" ", in_digits(text))
     numbers = {answer.value for answer in answers if not isinstance(answer.value, str)}
     quoted = {n for answer in answers for n in answer.quotes}
-    if not numbers_in(plain) <= numbers | quoted or _OR.search(plain):
+    # "1 cupcake" is one; no answer is.
+    if not numbers_in(plain) <= numbers | quoted | {1} or _is_open(plain):
         return False
     stated = _stated(plain)
     if not numbers <= numbers_in(stated):
         return False
     words = [answer for answer in answers if isinstance(answer.value, str)]
     return all(_names(answer, plain, stated) for answer in words)
+
+
+def _is_open(text: str) -> bool:
+    """Whether one number or another is said; the same in two ways is no other."""
+    return any(numbers_in(one) != numbers_in(other) for one, other in _OR.findall(text))
 
 
 def _stated(text: str) -> str:
@@ -96,6 +117,10 @@ def _names(answer: Answer, text: str, stated: str) -> bool:
         rf"(?=\W*(?:the |an? )?(?:{one_of}))",
         r"\1 & ", text, flags=re.IGNORECASE,
     )  # fmt: skip
+    joined = re.sub(
+        rf"({one_of})\**:(?=\W*(?:contains?|has|have|made|not?)\b)", r"\1", joined,
+        flags=re.IGNORECASE,
+    )  # fmt: skip
     for part in _PARTS.split(_positive(joined, answer.reasons)):
         found = {word for word in sort if _has(part, word)}
         said_of_it = re.sub(one_of, " ", part, flags=re.IGNORECASE)
@@ -103,8 +128,19 @@ def _names(answer: Answer, text: str, stated: str) -> bool:
             meant |= found
     if answer.between and re.search(rf"(?:{one_of}){_EITHER}(?:{one_of})", text, re.IGNORECASE):
         return False
-    meant -= answer.between
-    return meant == {answer.value} and _has(stated, str(answer.value))
+    was_meant = answer.value in meant
+    meant.discard(str(answer.value))
+    return was_meant and _is_way(meant, answer) and _has(stated, str(answer.value))
+
+
+def _is_way(days: set[str], answer: Answer) -> bool:
+    """Whether days lead from where it began to the answer without a gap: a choice has gaps."""
+    if not days <= answer.between:
+        return False
+    ahead = DAYS.index(str(answer.value)) + 1 if days else 0
+    way = [day for day in (*DAYS[ahead:], *DAYS[:ahead]) if day in answer.between]
+    steps = days - {*way[-1:]}
+    return steps <= {*way[: len(steps)]}
 
 
 def _positive(text: str, reasons: str) -> str:
@@ -113,7 +149,12 @@ def _positive(text: str, reasons: str) -> str:
         return text
     none = r"(?:does not|doesn['\u2019]t|without|contains? no|has no|have no|free (?:of|from)|no)"
     fine = rf"{none}(?: (?:contain|have|include|any|or|and|{reasons})){{0,6}} (?:{reasons})\b"
-    return re.sub(rf"\b(?:{fine}|(?:{reasons})[- ]free\b)", " ", text, flags=re.IGNORECASE)
+    return re.sub(
+        rf"\b(?:{fine}|(?:{reasons})[- ]free\b|non-?(?:{reasons})\b)",
+        " ",
+        text,
+        flags=re.IGNORECASE,
+    )
 
 
 def _is_reason(part: str, reasons: str) -> bool:

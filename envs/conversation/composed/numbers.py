@@ -15,29 +15,35 @@ _SMALL = {"one": 1, **NUMBER_WORDS, **{word: 10 * n for n, word in enumerate(_TE
 _LARGE = {"hundred": 100, "thousand": 1000}
 _WORD = "|".join([*_SMALL, *_LARGE])
 _RUN = re.compile(
-    rf"\b(?:an? (?=hundred|thousand))?(?:{_WORD})\b(?:(?:[ -]| and (?=\w))(?:{_WORD})\b)*",
+    rf"\b(?:an? (?=hundred|thousand))?(?:{_WORD})\b(?:(?:[ -]| and (?=\w)|-and-)(?:{_WORD})\b)*",
     re.IGNORECASE,
 )
 _NIGHT = r"in the (?:afternoon|evening)|at night"
+_LONE_HOUR = re.compile(rf"\bone(?=(?: o.clock)? ?(?:[ap]\.?m\b|{_NIGHT}))", re.IGNORECASE)
 _HOUR = re.compile(
     rf"(?<![\w.:])(\d{{1,2}})(?:[:.](\d\d))?(?: o.clock)? ?(?:([ap])\.?m\b\.?|({_NIGHT}))"
     r"|(?<![\w.:])(\d{1,2})(?::(\d\d)(?::00)?(?: ?h(?:rs|ours)?)?|h(\d\d)?)(?![\w:])",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(
-    r"(?<![\w.])(?:\d{1,3}(?:[,'\u00a0\u202f]\d{3})+|\d+)(?:\.\d+)?(?!\d)(?!(?:st|nd|rd|th)\b)"
+    r"(?<![\w.])(?:\d{1,3}(?:[,'\u00a0\u202f]\d{3})+|\d+)(?:\.\d+|,00)?(?!\d)(?!(?:st|nd|rd|th)\b)"
 )
 
 
 def in_digits(text: str) -> str:
     """The text with all numbers in digits, and hours as numbers from 0 to 23."""
+    text = _LONE_HOUR.sub("1", text)
     return _HOUR.sub(_hour, _RUN.sub(lambda run: " ".join(_values(run.group())), text))
 
 
 def numbers_in(text: str) -> set[float]:
     """Every number that is said; "one" alone is none."""
-    found = _NUMBER.findall(in_digits(text))
-    return {float(re.sub(r"[,'\u00a0\u202f]", "", number)) for number in found}
+    return _figures(in_digits(text))
+
+
+def figures_in(text: str) -> set[float]:
+    """Likewise, of those in digits alone."""
+    return _figures(_HOUR.sub(_hour, text))
 
 
 def in_words(number: int) -> str:
@@ -79,6 +85,12 @@ def _values(run: str) -> Iterator[str]:
             continue
         last = 0
     yield str(total + part)
+
+
+def _figures(text: str) -> set[float]:
+    text = re.sub(r"(?<=\d)[x_](?=\d)", " ", text)
+    found = [re.sub(r",00$", "", number) for number in _NUMBER.findall(text)]
+    return {float(re.sub(r"[,'\u00a0\u202f]", "", number)) for number in found}
 
 
 def _hour(match: re.Match[str]) -> str:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clawrl_gym.envs.conversation.composed.answers import MAX_CHARS, Answer, accepts
+from clawrl_gym.envs.conversation.composed.answers import MAX_CHARS, Answer, accepts, visible
+from clawrl_gym.envs.conversation.composed.numbers import figures_in
 from clawrl_gym.envs.conversation.composed.wishes import WISHES, Wish, shows
 
 _ECHOED_WORDS = 9
@@ -108,7 +109,7 @@ class Plan:
 
 def is_kept(held: Held, answers: Sequence[Answer], text: str) -> bool:
     """Whether a reply has the form that is wished."""
-    if held.wish.inside is not None and not accepts(answers, held.wish.inside(text)):
+    if answers and held.wish.inside is not None and not accepts(answers, held.wish.inside(text)):
         return False
     return bool(held.wish.kept(text, held.word))
 
@@ -117,6 +118,8 @@ def is_excepted(held: Held, answers: Sequence[Answer], text: str) -> bool:
     """Whether a reply has the form that was asked for just once."""
     if held.name == "short":
         return all(shows(text, answer.operands) for answer in answers)
+    if held.name == "spelt":
+        return {answer.value for answer in answers} <= figures_in(visible(text))
     return bool(held.wish.dropped(text, held.word))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from clawrl_gym.envs.conversation.composed.answers import visible
 from clawrl_gym.envs.conversation.composed.numbers import in_words, numbers_in
 from clawrl_gym.envs.conversation.problems import without_labels
 from clawrl_gym.envs.phrasing import Phrasings
@@ -43,8 +44,21 @@ class Wish:
     """It asks nothing of a reply to something that was only told, or done."""
 
 
+_BETWEEN_WORDS = re.compile(r"[\s_\u2013\u2014\u200b-\u200d\u2060\ufeff]+|(?<=[^\W\d]),(?=[^\W\d])")
+_AT_THE_END = re.compile(r"[.!][\W_]*(?:\s[^.!?]*\?[\W_]*)?$")
+_VERB = re.compile(
+    r"\b(?:is|are|was|were|be|will|would|has|have|had|costs?|comes?|makes?|leaves?|remains?|needs?"
+    r"|pay|gets?|starts?|ends?|said|told|equals?|can|should)\b|\w['\u2019](?:s|re|ll|d|ve)\b",
+    re.IGNORECASE,
+)
+
+
 def _text(text: str) -> str:
-    return without_labels(text).strip()
+    return visible(text).strip()
+
+
+def _is_spelt(text: str, _: str) -> bool:
+    return re.search(r"\d", without_labels(visible(text))) is None
 
 
 def _spoken(text: str) -> list[str]:
@@ -63,13 +77,26 @@ def _misses(text: str, word: str) -> bool:
     return re.search(rf"\b{word}\b", text, re.IGNORECASE) is None
 
 
+def _ends_nothing(text: str, word: str) -> bool:
+    """Inside a sentence the word may stand: "It is over at five"."""
+    return not _ends(text, word) and re.search(rf"(?i)\b{word}\b\W*[.!?\n]", text) is None
+
+
 def _words(text: str) -> int:
-    return len([word for word in text.split() if re.search(r"\w", word)])
+    """However they are joined; "twenty-five" is one."""
+    words = [word for word in _BETWEEN_WORDS.split(text) if re.search(r"\w", word)]
+    return sum(word.count("-") + 1 if word.count("-") > 1 else 1 for word in words)
 
 
 def _is_sentence(text: str, _: str) -> bool:
-    plain = text.strip(" *\"'\n")
-    return plain[:1].isupper() and plain.endswith((".", "!")) and _words(plain) >= 4
+    """An offer at the end may be a question. What does not begin with a letter needs a verb."""
+    plain = text.strip(" *_\"'\n")
+    first = re.split(r"(?<=[.!?])[*\"']*\s", plain)[0]
+    if _AT_THE_END.search(plain) is None or first.rstrip("*\"'").endswith("?"):
+        return False
+    if plain[:1].isupper() and _words(plain) >= 4:
+        return True
+    return not plain[:1].islower() and _words(first) >= 2 and _VERB.search(first) is not None
 
 
 def _spelt(text: str, _: str) -> str:
@@ -161,7 +188,7 @@ _ALL = (
             ('Drop the "{x}" for this single reply:',),
         ),
         _ends,
-        _misses,
+        _ends_nothing,
         lambda text, word: f"{text} {word.capitalize()}.",
         lambda text, _: text,
         choices=("over", "roger", "cheers", "amen"),
@@ -217,11 +244,12 @@ _ALL = (
             ),
             ("This single time as a figure, in digits:",),
         ),
-        lambda text, _: re.search(r"\d", _text(text)) is None,
+        _is_spelt,
         lambda text, _: re.search(r"\d", _text(text)) is not None,
         _spelt,
         lambda text, _: text,
         order=3,
+        inside=lambda text: without_labels(visible(text)),
     ),
     Wish(
         "short",
