@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from clawrl_gym.envs.conversation.composed.numbers import in_digits, numbers_in
 from clawrl_gym.envs.conversation.composed.scenes import DAYS
+from clawrl_gym.envs.conversation.composed.sums import results_for
 from clawrl_gym.envs.conversation.problems import without_labels
 
 MAX_CHARS = 1_200
@@ -85,7 +86,7 @@ def _reads(answers: Sequence[Answer], text: str) -> bool:
     numbers = {answer.value for answer in answers if not isinstance(answer.value, str)}
     quoted = {n for answer in answers for n in answer.quotes}
     # "1 cupcake" is one; no answer is.
-    if not numbers_in(plain) <= numbers | quoted | {1} or _is_open(plain):
+    if not numbers_in(results_for(plain, numbers)) <= numbers | quoted | {1} or _is_open(plain):
         return False
     stated = _stated(plain)
     if not numbers <= numbers_in(stated):
