@@ -205,9 +205,10 @@ def hedges(moment: Moment) -> Said:
     """The right answer or another one."""
     said = right(moment)
     other = [
-        answer.others[0] if answer.others else str(max(answer.quotes, key=str, default=7))
+        answer.others[0] if answer.others
+        else str(max(answer.quotes, key=str, default=8 if answer.value == 7 else 7))
         for answer in moment.step.answers
-    ]
+    ]  # fmt: skip
     return Said(f"{said.text} Or {', '.join(other)}", said.writes) if other else said
 
 
