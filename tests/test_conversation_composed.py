@@ -18,7 +18,14 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.conversation.composed.answers import MAX_CHARS, Answer, accepts
-from clawrl_gym.envs.conversation.composed.asks import ASKS, FIRST, PICKS, dish, recall
+from clawrl_gym.envs.conversation.composed.asks import (
+    ASKS,
+    FIRST,
+    PICKS,
+    dish,
+    draw_options,
+    recall,
+)
 from clawrl_gym.envs.conversation.composed.facts import CORRECTED, FACTS, RECALLED
 from clawrl_gym.envs.conversation.composed.families import FAMILIES, MOST
 from clawrl_gym.envs.conversation.composed.generated import (
@@ -29,11 +36,12 @@ from clawrl_gym.envs.conversation.composed.generated import (
 )
 from clawrl_gym.envs.conversation.composed.numbers import in_words, numbers_in
 from clawrl_gym.envs.conversation.composed.plan import Held, Plan, Step
-from clawrl_gym.envs.conversation.composed.scenes import DAYS
+from clawrl_gym.envs.conversation.composed.scenes import DAYS, DIETS, is_bad
 from clawrl_gym.envs.conversation.composed.user import ComposedUser
 from clawrl_gym.envs.conversation.composed.wishes import WISHES
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.tools import arguments_of
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.task_ids import composition_split
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
@@ -76,8 +84,8 @@ LATE = ASKS["abroad"].answer({"start": 11, "ahead": 2}, 0)
 BUDGET = recall("budget", {"budget": 1_250})
 PEOPLE = recall("people", {"people": 12})
 KEEPER = recall("keeper", {"keeper": "Mia"})
-CAKE = dish("nuts", ("walnut cake", "fruit salad", "peanut cookies"))
-STEW = dish("vegetarian", ("beef stew", "lentil soup", "fish soup"))
+CAKE = dish("nuts", ("walnut bread", "fruit salad", "peanut noodles"))
+STEW = dish("vegetarian", ("beef stew", "lentil soup", "grilled fish"))
 TEA = dish("alcohol", ("red wine", "mint tea", "cider"))
 
 RIGHT: list[tuple[Answer, str]] = [
@@ -126,13 +134,13 @@ RIGHT: list[tuple[Answer, str]] = [
     (KEEPER, "It's with Mia, not with Tom."),
     (CAKE, "The fruit salad."),
     (CAKE, "Fruit salad, since it has no nuts."),
-    (CAKE, "The fruit salad; the walnut cake and the peanut cookies contain nuts."),
-    (CAKE, "Fruit salad, not the walnut cake or the peanut cookies."),
+    (CAKE, "The fruit salad; the walnut bread and the peanut noodles contain nuts."),
+    (CAKE, "Fruit salad, not the walnut bread or the peanut noodles."),
     (CAKE, "Only the fruit salad is nut-free."),
-    (CAKE, "Avoid the walnut cake and peanut cookies; serve the fruit salad."),
-    (CAKE, "The walnut cake, and the peanut cookies have nuts, so the fruit salad."),
+    (CAKE, "Avoid the walnut bread and peanut noodles; serve the fruit salad."),
+    (CAKE, "The walnut bread, and the peanut noodles have nuts, so the fruit salad."),
     (CAKE, "**Fruit salad** - it doesn't contain any nuts."),
-    (STEW, "lentil soup (the beef stew is meat and the fish soup is fish)"),
+    (STEW, "lentil soup (the beef stew is meat and the grilled fish is fish)"),
     (CAKE, "The fruit salad. The other two contain nuts."),
     (PEOPLE, "12 guests (previously 21)."),
     (PEOPLE, "You corrected it: 12, down from 21."),
@@ -140,7 +148,7 @@ RIGHT: list[tuple[Answer, str]] = [
     (END, "17:00h"),
     (END, "It ends at 17:00 hours."),
     (BEFORE, "1 day before: Thursday; 2 days before: Wednesday. So Wednesday."),
-    (CAKE, "Walnut cake \u274c, peanut cookies \u274c, fruit salad \u2705"),
+    (CAKE, "Walnut bread \u274c, peanut noodles \u274c, fruit salad \u2705"),
     (CAKE, "Of the 3, only the fruit salad is safe."),
     (END, "17:00 (5 PM)"),
     (STEW, "As a vegetarian he should have the lentil soup."),
@@ -157,8 +165,8 @@ RIGHT: list[tuple[Answer, str]] = [
     (BUDGET, "1,250 euros ~~1,200 euros~~"),
     (PEOPLE, "12 guests (you corrected this from 21 to 12)."),
     (KEEPER, "Mia has it (you corrected it from Tom)."),
-    (CAKE, "- walnut cake: contains nuts\n- peanut cookies: contain nuts\n- fruit salad: fine"),
-    (CAKE, "The walnut cake and peanut cookies are off the table, so the fruit salad."),
+    (CAKE, "- walnut bread: contains nuts\n- peanut noodles: contain nuts\n- fruit salad: fine"),
+    (CAKE, "The walnut bread and peanut noodles are off the table, so the fruit salad."),
     (TEA, "Mint tea is the only non-alcoholic choice."),
     (COST, "According to notes/21.txt it is 180 euros."),
 ]
@@ -195,10 +203,10 @@ WRONG: list[tuple[Answer, str]] = [
     (KEEPER, "Mia or Tom"),
     (KEEPER, "Mia, Tom, Ana, Leo"),
     (KEEPER, "Not Mia."),
-    (CAKE, "The walnut cake."),
-    (CAKE, "walnut cake, fruit salad, peanut cookies"),
-    (CAKE, "The fruit salad or the walnut cake."),
-    (CAKE, "Not bad: walnut cake, fruit salad and peanut cookies."),
+    (CAKE, "The walnut bread."),
+    (CAKE, "walnut bread, fruit salad, peanut noodles"),
+    (CAKE, "The fruit salad or the walnut bread."),
+    (CAKE, "Not bad: walnut bread, fruit salad and peanut noodles."),
     (CAKE, "Not the fruit salad."),
     (CAKE, "Any of them."),
     (CAKE, "Fruit salad?"),
@@ -221,7 +229,7 @@ WRONG: list[tuple[Answer, str]] = [
     (PEOPLE, "12, or 1 of 13"),
     (PEOPLE, "21 (you corrected it from 12)"),
     (KEEPER, "Tom (you corrected it from Mia)"),
-    (CAKE, "walnut cake: fine, fruit salad: fine"),
+    (CAKE, "walnut bread: fine, fruit salad: fine"),
     (CAKE, "The fruit salad is off the table."),
 ]
 
@@ -234,6 +242,18 @@ def test_what_is_right_may_be_said_in_many_ways(answer: Answer, text: str) -> No
 @pytest.mark.parametrize(("answer", "text"), WRONG)
 def test_what_is_wrong_or_left_open_is_no_answer(answer: Answer, text: str) -> None:
     assert not accepts([answer], text)
+
+
+@pytest.mark.parametrize("diet", sorted(DIETS))
+def test_which_dish_fits_cannot_be_told_without_the_diet(diet: str) -> None:
+    for number in range(100):
+        options = draw_options(diet, Draw(f"options/{diet}/{number}"))
+        fitting = {
+            name: [option for option in options if not is_bad(option, name)] for name in DIETS
+        }
+        answers = [found[0] for found in fitting.values() if len(found) == 1]
+        assert len(fitting[diet]) == 1
+        assert len(answers) == len(set(answers)) == 2, "as good for somebody else"
 
 
 def test_two_questions_take_two_answers() -> None:
@@ -318,7 +338,7 @@ def test_messages_differ_read_well_and_ways_to_say_something_belong_to_one_split
     assert [text for text in everything if odd.search(text)] == []
     assert len(set(texts["train"])) > 0.9 * len(texts["train"])
     openings = Counter(" ".join(task.opening.split()[:3]) for task in drawn())
-    assert openings.most_common(1)[0][1] < 0.2 * len(drawn())
+    assert openings.most_common(1)[0][1] < 0.25 * len(drawn())
     assert len({task.opening for task in drawn()}) > 0.97 * len(drawn())
     unseen = re.compile(r"Splendid|Count on|misread my own|Kindly|choir|quiz night|Record the")
     assert not [text for text in texts["train"] if unseen.search(text)]

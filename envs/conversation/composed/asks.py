@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from clawrl_gym.envs.conversation.composed.answers import Answer
 from clawrl_gym.envs.conversation.composed.facts import FACTS, Facts, Value
-from clawrl_gym.envs.conversation.composed.scenes import DAYS, DIETS
+from clawrl_gym.envs.conversation.composed.scenes import BAD_FOR_BOTH, DAYS, DIETS, is_bad
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.phrasing import Phrasings
 
@@ -106,16 +106,17 @@ def recall(kind: str, facts: Facts) -> Answer:
 
 def dish(diet: str, options: tuple[str, ...]) -> Answer:
     """The one that fits."""
-    good = next((option for option in options if option in DIETS[diet].good), options[0])
+    (good,) = (option for option in options if not is_bad(option, diet))
     others = tuple(option for option in options if option != good)
     counts = frozenset({len(others), len(options)})  # "the other two"
     return Answer(good, f"the {good}", counts, others=others, reasons=DIETS[diet].reasons)
 
 
 def draw_options(diet: str, draw: Draw) -> tuple[str, ...]:
-    """Three, of which one fits."""
-    kinds = DIETS[diet]
-    options = [*draw.some(kinds.bad, 2), draw.pick(kinds.good)]
+    """Three, of which one fits; for another diet another one would, so that none is the odd one."""
+    other = draw.pick([name for name in sorted(DIETS) if name != diet])
+    both = BAD_FOR_BOTH[frozenset((diet, other))]
+    options = [draw.pick(DIETS[diet].bad), draw.pick(both), draw.pick(DIETS[other].bad)]
     return tuple(draw.some(options, 3))
 
 
