@@ -51,7 +51,7 @@ DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sun
 
 @dataclass(frozen=True, slots=True)
 class Diet:
-    """What somebody does not eat or drink."""
+    """What somebody does not eat or drink, in whatever form."""
 
     told: str
     reasons: str
@@ -75,7 +75,7 @@ DIETS = {
         ("cheese toast", "milk shake", "yogurt bowl", "vanilla cream"),
     ),
     "alcohol": Diet(
-        "does not drink alcohol", r"alcohol|alcoholic|wine|beer|rum|sherry|brandy|liqueur",
+        "cannot have any alcohol", r"alcohol|alcoholic|wine|beer|rum|sherry|brandy|liqueur",
         ("red wine", "wheat beer", "rum punch", "cider"),
     ),
 }  # fmt: skip
