@@ -18,14 +18,14 @@ class Played:
     oracle: bool
     nothing: bool
     near: tuple[bool, ...]
-    in_order: bool
-    first: bool
+    agents: tuple[bool, ...]
+    """Others, in the order of their names."""
 
 
-def show_table(tasks: Sequence[Played], agents: tuple[str, str] = ("in order", "first")) -> None:
+def show_table(tasks: Sequence[Played], agents: tuple[str, ...] = ("in order", "first")) -> None:
     """A row for each difficulty and family, for the hardest third, and for all.
 
-    `agents`: what the two beside the oracle are called.
+    `agents`: what `Played.agents` are called.
     """
     played = sorted(tasks, key=lambda task: task.difficulty)
     hardest = played[-len(played) // 3 :]
@@ -43,8 +43,7 @@ def _show(label: str, played: Sequence[Played]) -> None:
         _share([task.oracle for task in played]),
         _share([task.nothing for task in played]),
         _share([solved for task in played for solved in task.near]),
-        _share([task.in_order for task in played]),
-        _share([task.first for task in played]),
+        *(_share(solved) for solved in zip(*(task.agents for task in played), strict=True)),
     )
     print(_ROW.format(label, len(played), *(f"{share:.0%}" for share in shares)))
 

@@ -55,8 +55,7 @@ def _play(task: ComposedTask) -> Played:
         earns(task, right),
         earns(task, _silent),
         tuple(earns(task, speaker) for speaker in near),
-        earns(task, forgets),
-        earns(task, learns),
+        (earns(task, forgets), earns(task, learns)),
     )
 
 

@@ -40,14 +40,14 @@ def _play(split: Split, name: str) -> Played:
     plan = compose(instance.family, split, int(name[-6:])).plan
     told = [report for report in plan.reports if not report.filed]
     bugs = [report.bug for report in told if report.bug is not None]
+    no_bugs = [report.no_bug for report in told if report.no_bug is not None]
     return Played(
         instance.family,
         instance.difficulty,
         _solves(plan, plan.end),
         _solves(plan, plan.start),
         tuple(_solves(plan, files) for files in plan.near()),
-        _solves(plan, _mended(plan, bugs, [one.no_bug for one in told if one.no_bug is not None])),
-        _solves(plan, _mended(plan, bugs[:1], [])),
+        (_solves(plan, _mended(plan, bugs, no_bugs)), _solves(plan, _mended(plan, bugs[:1], []))),
     )
 
 

@@ -45,8 +45,10 @@ def _play(env: ToolCallEnv, split: Split, name: str) -> Played:
         solves(env, name, plan.turns),
         solves(env, name, ["Done."]),
         tuple(solves(env, name, turns) for turns in plan.near()),
-        solves(env, name, in_order_of_the_text(composed)),
-        solves(env, name, first_that_is_recognised(composed)),
+        (
+            solves(env, name, in_order_of_the_text(composed)),
+            solves(env, name, first_that_is_recognised(composed)),
+        ),
     )
 
 

@@ -17,8 +17,9 @@ from clawrl_gym.envs.sandbox.interface import FileData, Sandbox
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe.bugs.suite import script_of
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus import make_instance, modules_of
+from clawrl_gym.envs.swe.corpus import make_instance
 from clawrl_gym.envs.swe.corpus.diff import git_diff
+from clawrl_gym.envs.swe.corpus.runners import modules_for
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.grading import PatchGrade, grade
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
@@ -734,7 +735,7 @@ def _here(instance: Instance, test: str) -> Instance:
         image=None,
         setup_patch="",
         files={path: FileData(text.encode()) for path, text in files.items()},
-        modules=modules_of(["cart"]),
+        modules=modules_for(["pytest"]),
         env={"PYTHONPATH": "/opt/clawrl/python:/testbed"},
     )
 

@@ -9,7 +9,7 @@ from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
 from clawrl_gym.envs.swe.agent import SweAgent
-from clawrl_gym.envs.swe.corpus import corpus_instances, make_instance, modules_of
+from clawrl_gym.envs.swe.corpus import corpus_instances, make_instance
 from clawrl_gym.envs.swe.corpus.corpus import commands_of, easy_families, instance_of
 from clawrl_gym.envs.swe.corpus.diff import git_diff
 from clawrl_gym.envs.swe.corpus.repository import (
@@ -18,7 +18,7 @@ from clawrl_gym.envs.swe.corpus.repository import (
     families,
     repository_family,
 )
-from clawrl_gym.envs.swe.corpus.runners import eval_script, runner_of
+from clawrl_gym.envs.swe.corpus.runners import eval_script, modules_for, runner_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 from clawrl_gym.envs.swe.logs import grade_log
 from clawrl_gym.envs.swe.modules import module_mounts
@@ -282,7 +282,7 @@ PYTHON = [name for name in families() if repository_family(name).runner in ("pyt
 def test_repositories_of_python_run_without_docker(family):
     from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 
-    mounts = module_mounts(modules_of([family]))
+    mounts = module_mounts(modules_for([repository_family(family).runner]))
     with open_sandbox(Limits(output_bytes=65_536), mounts=mounts) as sandbox:
         check_bugs(sandbox, family)
 
@@ -339,7 +339,7 @@ def test_a_file_in_the_place_of_the_test_runner_changes_nothing(container, famil
 def test_nor_in_the_place_of_one_that_is_shown(family, path, data):
     from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 
-    mounts = module_mounts(modules_of([family]))
+    mounts = module_mounts(modules_for([repository_family(family).runner]))
     with open_sandbox(Limits(output_bytes=65_536), mounts=mounts) as sandbox:
         check_spoof(sandbox, family, path, data)
 

@@ -11,7 +11,8 @@ from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus import make_instance, untestable
+from clawrl_gym.envs.swe.corpus import make_instance
+from clawrl_gym.envs.swe.corpus.runners import missing_runners
 from clawrl_gym.envs.swe.env import SweEnv, submission_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 
@@ -321,12 +322,12 @@ def test_programs_that_a_family_needs_and_the_machine_lacks_are_told() -> None:
     sandbox = open_sandbox(Limits(pids=64))
     try:
         sandbox.exec("rm -f $(command -v node ruby)", 20.0)
-        lacking = untestable(["operator", "compare", "numerals"], sandbox)
+        lacking = missing_runners(["unittest", "node", "minitest"], sandbox)
     finally:
         sandbox.close()
     assert lacking == {
-        "compare": "node: node: command not found",
-        "numerals": "minitest: ruby: command not found",
+        "node": "node: node: command not found",
+        "minitest": "minitest: ruby: command not found",
     }
 
 

@@ -12,8 +12,8 @@ from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.swe import __main__ as command
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus import modules_of, untestable
 from clawrl_gym.envs.swe.corpus.repository import families, repository_family
+from clawrl_gym.envs.swe.corpus.runners import missing_runners, modules_for
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.machine import require_package
 from clawrl_gym.envs.swe.modules import MODULES_FOLDER, module_mounts
@@ -21,7 +21,8 @@ from clawrl_gym.envs.validate import main
 from tests.fake_engine import FakeEngine, without_engines
 from tests.sandbox_roots import make_root
 
-PYTHON = [name for name in families() if repository_family(name).runner in ("pytest", "unittest")]
+RUNNERS = ("pytest", "unittest")
+PYTHON = [name for name in families() if repository_family(name).runner in RUNNERS]
 sandboxed = pytest.mark.sandbox
 
 
@@ -92,16 +93,16 @@ def test_families_of_composed_repositories_that_cannot_be_tested_are_left_out(ho
 
 @sandboxed
 def test_the_pytest_of_this_python_is_seen_by_an_agent_and_by_the_tests() -> None:
-    mounts = module_mounts(modules_of(PYTHON))
+    mounts = module_mounts(modules_for(RUNNERS))
     assert f"{MODULES_FOLDER}/pytest" in mounts
     with open_sandbox(Limits(), mounts=mounts) as sandbox:
-        assert untestable(PYTHON, sandbox) == {}
+        assert missing_runners(RUNNERS, sandbox) == {}
         command = f"PYTHONPATH={MODULES_FOLDER} python3 -B -m pytest; ls {MODULES_FOLDER}"
         output = sandbox.exec(command, 20.0).output
     assert f"pytest-{pytest.__version__}, pluggy-" in output  # which it reads in their metadata
     names = set(output.partition("no tests ran")[2].split("\n")[1:-1])
     assert {"pytest", "_pytest", "pluggy"} <= names
-    assert {name.partition("-")[0] for name in names} <= {*modules_of(PYTHON), "py.py"}
+    assert {name.partition("-")[0] for name in names} <= {*modules_for(RUNNERS), "py.py"}
 
 
 @sandboxed

@@ -7,11 +7,11 @@ training under another number.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.sandbox.interface import FileData, Sandbox
+from clawrl_gym.envs.sandbox.interface import FileData
 from clawrl_gym.envs.swe.corpus.diff import git_diff
 from clawrl_gym.envs.swe.corpus.repository import (
     DrawnRepository,
@@ -24,8 +24,6 @@ from clawrl_gym.envs.swe.corpus.runners import (
     IGNORED,
     Runner,
     eval_script,
-    missing_runners,
-    modules_for,
     runner_of,
 )
 from clawrl_gym.envs.swe.instance import Instance
@@ -72,18 +70,6 @@ def commands_of(instance_id: str) -> tuple[str, str]:
         names = ", ".join(easy_families())
         raise TaskError(f"got instance {instance_id!r}, expected one of the families: {names}")
     return f"cat {content.path}", f"sed -i '{content.edit}' {content.path}"
-
-
-def modules_of(family_names: Iterable[str]) -> tuple[str, ...]:
-    """Python modules that a sandbox without an image is shown for the tests of these families."""
-    return modules_for(repository_family(family).runner for family in family_names)
-
-
-def untestable(family_names: Iterable[str], sandbox: Sandbox) -> dict[str, str]:
-    """The families whose tests do not run in this sandbox, each with what its shell says."""
-    runners = {family: repository_family(family).runner for family in family_names}
-    missing = missing_runners(runners.values(), sandbox)
-    return {family: missing[name] for family, name in runners.items() if name in missing}
 
 
 def drawn_repository(instance_id: str) -> DrawnRepository:
