@@ -115,10 +115,15 @@ def framed(
 ) -> Ordered:
     """A whole request for things that stand in the order of the work, in one of all styles."""
     body, order = draw_style(draw, len(clauses), depends).write(draw, split, clauses, depends)
+    return around(draw, split, body, openings), order
+
+
+def around(draw: Draw, split: Split, body: str, openings: Choices) -> str:
+    """A request's body with what is said before and after it."""
     opening, closing = draw.pick(openings[split]), draw.pick(CLOSINGS[split])
     if body.endswith("\n"):  # a list, after which a line begins
         closing = closing.lstrip()
-    return f"{opening}{body}{closing}", order
+    return f"{opening}{body}{closing}"
 
 
 def plain_styles(count: int) -> tuple[Style, ...]:

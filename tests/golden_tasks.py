@@ -17,6 +17,7 @@ from clawrl_gym.envs.swe.corpus import corpus_instances
 from clawrl_gym.envs.terminal.composed.generated import composed_tasks, plain_tasks
 from clawrl_gym.envs.terminal.generated import generated_tasks
 from clawrl_gym.envs.toolcall.composed.generated import composed_tasks as office_tasks
+from clawrl_gym.envs.toolcall.composed.generated import plain_tasks as plain_office_tasks
 
 FOLDER = Path(__file__).parent / "fixtures/golden"
 SOURCES = {
@@ -25,6 +26,7 @@ SOURCES = {
     "composed": (composed_tasks(), 7),
     "plain": (plain_tasks(), 3),
     "office": (office_tasks(), 9),
+    "plain_office": (plain_office_tasks(), 3),
     "desk": (desk_tasks(), 10),
     "repo": (composed_instances(), 9),
     "talk": (talk_tasks(), 11),

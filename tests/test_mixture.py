@@ -70,6 +70,8 @@ def test_each_environment_has_what_it_would_have_alone() -> None:
         (["env=[terminal,gui]", "policy.sampling.max_tokens=50"], "tiny", 50),
         (["env=[terminal,toolcall]"], "tiny", 96),
         (["env=[terminal_plain,toolcall]"], "tiny", 96),
+        (["env=[terminal_plain,toolcall_plain]"], "tiny_skills", 96),
+        (["env=[terminal_plain,toolcall_plain]", "policy.model=runs/one"], "runs/one", 96),
         (["env=[terminal,gui]", "policy=qwen3_0_6b"], "Qwen/Qwen3-0.6B", 1024),
     ],
 )
@@ -78,6 +80,14 @@ def test_the_policy_of_a_mixture_writes_as_long_as_its_longest_environment_allow
 ) -> None:
     policy = configured(*overrides).policy
     assert (policy.model, policy.sampling.max_tokens) == (model, max_tokens)
+
+
+def test_what_all_environments_of_a_mixture_choose_alone_is_its_own() -> None:
+    rate = configured("env=toolcall_plain").learner.lr
+    assert configured("env=[terminal_plain,toolcall_plain]").learner.lr == rate
+    assert configured("env=[terminal_plain,toolcall]").learner.lr != rate
+    given = configured("env=[terminal_plain,toolcall_plain]", "learner.lr=0.002")
+    assert given.learner.lr == 0.002
 
 
 def test_one_environment_is_a_mixture_of_one_without_a_name() -> None:

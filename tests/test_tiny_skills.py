@@ -13,10 +13,10 @@ from clawrl_gym.envs.terminal.composed.generated import compose
 from clawrl_gym.envs.terminal.composed.library import SKILLS
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from tools.tiny_policy.conversations import Conversation
-from tools.tiny_policy.skill_tasks import SkillDemonstrations, in_two
+from tools.tiny_policy.shell_skills import ShellSkills, in_two
 from tools.tiny_policy.skill_words import NODS, ORDERS
 
-ALL = SkillDemonstrations()
+ALL = ShellSkills()
 NUMBERS = range(40)
 
 
@@ -49,9 +49,9 @@ def test_the_same_seed_shows_the_same_and_the_splits_share_no_request_of_one_ski
     first, again, heldout = (
         [c.messages[1]["content"] for c in itertools.islice(source.conversations(3), 60)]
         for source in (
-            SkillDemonstrations(alone=1.0),
-            SkillDemonstrations(alone=1.0),
-            SkillDemonstrations("heldout", alone=1.0),
+            ShellSkills(alone=1.0),
+            ShellSkills(alone=1.0),
+            ShellSkills("heldout", alone=1.0),
         )
     )
     assert first == again
@@ -122,7 +122,7 @@ def test_a_real_shell_shows_what_the_demonstrations_say(family: str):
 
 
 def test_bare_ones_hold_a_request_and_its_commands():
-    for conversation in itertools.islice(SkillDemonstrations(bare=True).conversations(2), 50):
+    for conversation in itertools.islice(ShellSkills(bare=True).conversations(2), 50):
         request, reply = conversation.messages
         assert "Change nothing else" not in str(request["content"])
         assert reply["role"] == "assistant"

@@ -14,14 +14,20 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.task_ids import composition_split
+from clawrl_gym.envs.task_ids import GeneratedTasks, composition_split, split_of_content
 from clawrl_gym.envs.toolcall.composed.actions import ACTIONS
-from clawrl_gym.envs.toolcall.composed.families import FAMILIES, MOST_CALLS, Composed
+from clawrl_gym.envs.toolcall.composed.families import (
+    FAMILIES,
+    MOST_CALLS,
+    PLAIN_FAMILIES,
+    Composed,
+)
 from clawrl_gym.envs.toolcall.composed.generated import (
     HELDOUT_FAMILIES,
     compose,
     composed_tasks,
     make_task,
+    plain_tasks,
     task_of,
 )
 from clawrl_gym.envs.toolcall.composed.lookups import LOOKUPS, QUESTIONS
@@ -40,9 +46,19 @@ SPLITS: tuple[Split, ...] = ("train", "heldout")
 @cache
 def drawn(each: int = SAMPLE) -> list[tuple[ToolTask, Composed]]:
     """Pairs of task and what it was made of, so many of each family and split."""
+    return drawn_of(composed_tasks(), each)
+
+
+@cache
+def plain() -> list[tuple[ToolTask, Composed]]:
+    """The same of plain tasks."""
+    return drawn_of(plain_tasks(), SAMPLE)
+
+
+def drawn_of(source: GeneratedTasks[ToolTask], each: int) -> list[tuple[ToolTask, Composed]]:
     pairs = []
     for split in SPLITS:
-        ids = composed_tasks().ids(split)
+        ids = source.ids(split)
         for task_id in ids[: each * len(ids.families)]:
             _, family, _, number = task_id.split("-")
             composed = compose(family, split, int(number))
@@ -57,7 +73,7 @@ def plans(family: str) -> list[Plan]:
 @pytest.fixture(scope="module")
 def env() -> Iterator[ToolCallEnv]:
     made = ToolCallEnv(tasks="composed")
-    known = {task.id: task for task, _ in drawn()}  # each is played often
+    known = {task.id: task for task, _ in (*drawn(), *plain())}  # each is played often
     made._source = replace(
         composed_tasks(), make_task=lambda name: known.get(name) or make_task(name)
     )
@@ -77,7 +93,7 @@ def test_there_are_many_skills_and_ways_to_ask_for_each() -> None:
 
 def test_all_skills_families_and_difficulties_come_up() -> None:
     names = Counter(name for _, composed in drawn() for name in composed.plan.names)
-    assert set(names) == {*ACTIONS, *LOOKUPS, *QUESTIONS, *HELDOUT_FAMILIES}
+    assert set(names) == {*ACTIONS, *LOOKUPS, *QUESTIONS, *HELDOUT_FAMILIES & set(FAMILIES)}
     difficulties = Counter(task.difficulty for task, _ in drawn())
     assert min(difficulties[i] for i in range(1, 7)) >= 10
     assert set(difficulties) <= set(range(1, MOST_CALLS + 1))
@@ -130,6 +146,44 @@ def test_whatever_the_oracle_calls_with_was_said_or_shown_before(env: ToolCallEn
                 summed = name == "expression" and all(n in text for n in str(value).split(" * "))
                 assert known or rounded or summed, (task.id, turn)
             text += env.step(action)[0]
+
+
+def test_plain_tasks_are_so_many_calls_in_the_order_of_the_text(env: ToolCallEnv) -> None:
+    counts = {"one": 1, "two": 2, "three": 3}
+    assert set(counts) == set(PLAIN_FAMILIES)
+    names = {name for _, composed in plain() for name in composed.plan.names}
+    assert names <= set(ACTIONS)
+    assert len(names) > 0.8 * len(ACTIONS)
+    for task, composed in plain():
+        plan = composed.plan
+        assert len(plan.calls) == len(plan.parts) == task.difficulty == counts[task.family]
+        assert composed.order == tuple(range(counts[task.family]))
+        for part in plan.parts:
+            ids = re.findall(r"\b[PTMIO]\d+\b", json.dumps(part.calls))
+            assert all(re.search(rf"\b{one}\b", task.instruction) for one in ids), task.id
+        assert solves(env, task.id, in_order_of_the_text(composed)), (task.id, env.report)
+
+
+def test_of_plain_tasks_nothing_less_than_all_is_enough(env: ToolCallEnv) -> None:
+    for task, composed in plain():
+        calls = composed.plan.calls
+        slips: list[list[Turn]] = [["Done."], *composed.plan.near()]
+        if len(calls) > 1:
+            slips += [[calls[0], "Done."], [calls[0], calls[0], "Done."], [calls[-1], "Done."]]
+        for turns in slips:
+            assert not solves(env, task.id, turns), (task.id, turns)
+
+
+def test_plain_tasks_hold_out_compositions_and_share_the_wording_of_training() -> None:
+    unseen = re.compile(r"Hey there|Cheers|obliged|As a first step|Following this|Work through")
+    for task, composed in plain():
+        split = (
+            split_of_content(composed.instruction)
+            if task.family == "one"
+            else composition_split(composed.plan.names)
+        )
+        assert split == task.split
+        assert not unseen.search(task.instruction)
 
 
 def test_a_wrong_but_near_solution_solves_none(env: ToolCallEnv) -> None:
@@ -369,10 +423,12 @@ def test_a_task_follows_from_its_id_and_travels() -> None:
 
 
 def test_held_out_families_have_no_training_tasks() -> None:
-    assert {"handover", "restock"} == HELDOUT_FAMILIES
-    assert len(FAMILIES) - len(HELDOUT_FAMILIES) >= 6
-    assert not HELDOUT_FAMILIES & set(composed_tasks().ids("train").families)
-    assert set(composed_tasks().ids("heldout").families) >= HELDOUT_FAMILIES
+    assert {"handover", "restock", "three"} == HELDOUT_FAMILIES
+    assert len(FAMILIES.keys() - HELDOUT_FAMILIES) >= 6
+    composed = {"handover", "restock"}
+    for source, held_out in ((composed_tasks(), composed), (plain_tasks(), {"three"})):
+        assert not HELDOUT_FAMILIES & set(source.ids("train").families)
+        assert set(source.ids("heldout").families) & HELDOUT_FAMILIES == held_out
     with pytest.raises(TaskError, match=r"'restock' is held out.*office-restock-heldout-000003"):
         make_task("office-restock-train-000003")
     with pytest.raises(TaskError, match=r"got task 'chain-train-000001', expected office-FAMILY"):

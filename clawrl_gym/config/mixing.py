@@ -23,6 +23,8 @@ _OWN = ("env", "agent", "judge", "curriculum")
 """What `env=NAME` alone chooses."""
 _OF_ROLLOUT = ("episode_timeout_s", "envs_per_worker")
 """And of these what it says of its episodes."""
+_OF_ALL = ("policy", "learner")
+"""Parts that a mixture has as all of its environments alone, where they agree."""
 _OF_ONE = ("env", "agent")
 """Parts that each environment of a mixture has for itself."""
 
@@ -91,14 +93,25 @@ def with_mixture(
     usual = {name: _usual(name, given, alone) for name, given in domains.items()}
     filled = {name: _filled(usual[name], given) for name, given in domains.items()}
     first = next(iter(filled.values()))
-    policy = _shared_policy(values["policy"], [own["policy"] for own in usual.values()])
+    shared = {name: _agreed(name, values, list(usual.values())) for name in _OF_ALL}
+    shared["policy"] = _shared_policy(shared["policy"], [own["policy"] for own in usual.values()])
     return {
-        **values, "env": first["env"], "agent": first["agent"], "policy": policy, "mixture": filled,
+        **values, **shared, "env": first["env"], "agent": first["agent"], "mixture": filled,
     }  # fmt: skip
 
 
+def _agreed(name: str, values: Values, usual: Sequence[Values]) -> object:
+    """The run's, but for what all of them would have alone."""
+    own = values[name]
+    alone = [kind for kind in (each[name] for each in usual) if isinstance(kind, Mapping)]
+    if not isinstance(own, Mapping) or not alone:
+        return own
+    first, *others = alone
+    return {**own, **{key: v for key, v in first.items() if all(o.get(key) == v for o in others)}}
+
+
 def _shared_policy(policy: object, policies: Sequence[object]) -> object:
-    """The run's; a reply may be as long as the longest that one of them allows."""
+    """A reply may be as long as the longest that one of them allows."""
     if not isinstance(policy, Mapping):
         return policy
     own = [each for each in policies if isinstance(each, Mapping)]

@@ -12,7 +12,7 @@ from clawrl_gym.envs.validate import main
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = 'PATH: "generated", "shop", "composed", or a file or folder of tasks'
+    parser.epilog = 'PATH: "generated", "shop", "composed", "plain", or a file or folder of tasks'
 
 
 def _make(arguments: argparse.Namespace, sandbox: Mapping[str, object]) -> ToolCallEnv:

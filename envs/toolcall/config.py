@@ -33,13 +33,14 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("tasks",)
-    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "shop", "composed"})
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "shop", "composed", "plain"})
 
     type: Literal["toolcall"] = "toolcall"
     id: str = GYM_ID
     tasks: str = "generated"
     """`generated`: the shipped seeded families; `shop`: the shop with its simulated customers;
-    `composed`: several things to do with one request, in an office; else a JSON or JSONL file of
+    `composed`: several things to do with one request, in an office; `plain`: one to three of them,
+    said plainly; else a JSON or JSONL file of
     tasks, or a folder or file of BFCL, tau-bench or tau2-bench."""
     families: list[str] | None = None
     """Only these generated families; None takes all."""

@@ -9,7 +9,7 @@ from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext
 
-GENERATED, SHOP, COMPOSED = "generated", "shop", "composed"
+GENERATED, SHOP, COMPOSED, PLAIN = "generated", "shop", "composed", "plain"
 
 
 def open_source(context: ToolContext) -> TaskSource[ToolTask]:
@@ -27,13 +27,17 @@ def open_source(context: ToolContext) -> TaskSource[ToolTask]:
         from clawrl_gym.envs.toolcall.composed.generated import composed_tasks
 
         return composed_tasks(families)
+    if tasks == PLAIN:
+        from clawrl_gym.envs.toolcall.composed.generated import plain_tasks
+
+        return plain_tasks(families)
     if families is not None:
         raise ConfigError(f"env.families chooses generated tasks only, got env.tasks={tasks!r} too")
     path = Path(tasks).expanduser()
     if not path.exists():
         raise ConfigError(
-            f"got env.tasks={tasks!r}, expected {GENERATED!r}, {SHOP!r}, {COMPOSED!r}, or a file "
-            f"or folder of tasks (there is no {str(path.absolute())!r})"
+            f"got env.tasks={tasks!r}, expected {GENERATED!r}, {SHOP!r}, {COMPOSED!r}, {PLAIN!r}, "
+            f"or a file or folder of tasks (there is no {str(path.absolute())!r})"
         )
     return _of_files(path, context)
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from tools.tiny_policy.conversations import Mixture, Source
 from tools.tiny_policy.hints import hinted
 from tools.tiny_policy.judging import JudgeDemonstrations
+from tools.tiny_policy.office_skills import OfficeSkills
 from tools.tiny_policy.page_drills import PageDrills
 from tools.tiny_policy.page_tasks import PageDemonstrations
 from tools.tiny_policy.repositories import RepositoryDemonstrations
 from tools.tiny_policy.sessions import LongSessions
-from tools.tiny_policy.skill_tasks import SkillDemonstrations
+from tools.tiny_policy.shell_skills import ShellSkills
 from tools.tiny_policy.small_talk import SmallTalkDemonstrations
 from tools.tiny_policy.talk import Habits, TalkDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
@@ -44,6 +45,8 @@ TOGETHER = (0.55, 0.13, 0.08, 0.20, 0.04)
 """Of all that, tool-call tasks, repositories, pages and drills where all is practised together."""
 ASSISTING = (0.24, 0.19, 0.38, 0.03, 0.12, 0.04)
 """Shares of `everything` where reading and writing files for somebody comes back."""
+SHELL = 0.55
+"""Of single skills, those of the terminal: there are more of them, of more words."""
 BATCH = 40
 
 
@@ -182,25 +185,30 @@ def page_phases() -> tuple[Phase, ...]:
 def skill_phases() -> tuple[Phase, ...]:
     """Of `tiny_skills`, from the first weights on.
 
-    What to write comes first and alone: copying names comes suddenly, after about nine hundred
-    steps, and later where there is more to read. Words, of which files are full, take longer. Who
-    leads mostly nods at first, or going on is never learned; then orders, or it is learned without
+    What to write comes first and alone: copying names comes suddenly, after about a thousand steps,
+    and later where there is more to read. Words, of which files are full, take longer. Who leads
+    mostly nods at first, or going on is never learned; then orders, or it is learned without
     anybody.
     """
-    bare, nodding = SkillDemonstrations(bare=True), SkillDemonstrations(orders=0.3)
-    short = TrainingPlan(steps=1600, batch=48, peak_lr=2e-3, warmup_steps=50, seed=3)
-    plan = TrainingPlan(steps=1300, batch=32, peak_lr=3e-3, seed=501)
+    bare, nodding = skills(bare=True), skills(orders=0.3)
+    words = Mixture(((ShellSkills(bare=True, of_words=True), 0.7), (OfficeSkills(bare=True), 0.3)))
+    short = TrainingPlan(steps=2200, batch=48, peak_lr=2e-3, warmup_steps=50, seed=3)
+    plan = TrainingPlan(steps=1700, batch=32, peak_lr=3e-3, seed=501)
     return (
         Phase("requests", bare, short),
         Phase("sessions", nodding, plan),
-        Phase("sessions, sharper", nodding, replace(plan, steps=1500, seed=601)),
-        Phase("words", replace(bare, of_words=True), replace(short, steps=800, seed=701)),
+        Phase("sessions, sharper", nodding, replace(plan, seed=601)),
+        Phase("words", words, replace(short, steps=1000, seed=701)),
         Phase(
-            "sessions again",
-            SkillDemonstrations(orders=1.0),
-            replace(plan, steps=800, peak_lr=2e-3, seed=801),
+            "sessions again", skills(orders=1.0), replace(plan, steps=1000, peak_lr=2e-3, seed=801)
         ),
     )
+
+
+def skills(*, orders: float = 0.5, bare: bool = False) -> Mixture:
+    """Single skills of the terminal and of the office."""
+    shell, office = (kind(orders=orders, bare=bare) for kind in (ShellSkills, OfficeSkills))
+    return Mixture(((shell, SHELL), (office, 1 - SHELL)))
 
 
 def _habits(name: str, source: Source, seed: int, batch: int = BATCH) -> Phase:

@@ -25,9 +25,9 @@ from tools.tiny_policy.phases import (
     heldout_answers,
     phases,
     skill_phases,
+    skills,
 )
 from tools.tiny_policy.repositories import RepositoryDemonstrations
-from tools.tiny_policy.skill_tasks import SkillDemonstrations
 from tools.tiny_policy.small_talk import SmallTalkDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 from tools.tiny_policy.tokenizer import train_tokenizer
@@ -151,10 +151,10 @@ def skills_recipe() -> Recipe:
     """What makes `tiny_skills`, from the first weights on."""
     return Recipe(
         phases=skill_phases(),
-        words=SkillDemonstrations(orders=0.3),
+        words=skills(orders=0.3),
         demonstrator=(
             "single skills, without a slip; two things of one request are done only with a person "
-            "who answers when the first is done (tools/tiny_policy/skill_tasks.py)"
+            "who answers when the first is done (tools/tiny_policy/skills.py)"
         ),
         is_measured=False,
     )

@@ -70,10 +70,11 @@ _PLAIN = Twist()
 class Composer:
     """One plan while it is made."""
 
-    def __init__(self, draw: Draw, split: Split) -> None:
-        self._draw, self._split = draw, split
+    def __init__(self, draw: Draw, split: Split, *, plain: bool = False) -> None:
+        """`plain`: ids are said, and no part needs what another one has made."""
+        self._draw, self._split, self._plain = draw, split, plain
         cast = Cast(draw)
-        self.refs = Refs(draw, split, cast, cast.office, cast.office.copy())
+        self.refs = Refs(draw, split, cast, cast.office, cast.office.copy(), by_id=plain)
         self._parts: list[Part] = []
         self._made: list[Ref] = []
         self._rules: list[tuple[Rule, str]] = []
@@ -326,7 +327,7 @@ class Composer:
 
     def _know_what_was_made(self, part: Part) -> None:
         skill = ACTIONS.get(part.skill)
-        if skill is None or skill.makes is None:
+        if self._plain or skill is None or skill.makes is None:
             return
         words = part.words.get("title") or part.words["item"]
         said = self._draw.pick(_NEW[skill.makes][self._split]).format(n=words)

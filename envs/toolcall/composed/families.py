@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
@@ -14,7 +15,7 @@ from clawrl_gym.envs.toolcall.composed.heldout import handover, restock
 from clawrl_gym.envs.toolcall.composed.obstacles import MISSPELT, OBSTACLES
 from clawrl_gym.envs.toolcall.composed.plan import Plan, Verdict
 from clawrl_gym.envs.toolcall.composed.skill import Unfit
-from clawrl_gym.envs.toolcall.composed.wording import request
+from clawrl_gym.envs.toolcall.composed.wording import plain_request, request
 
 MOST_CALLS = 8
 """That the oracle makes, and the most that difficulty can be."""
@@ -41,10 +42,13 @@ class Family:
     heldout_only: bool = False
     alone: bool = False
     """Of one skill, so that what is asked belongs to one split, where others' compositions do."""
+    plain: bool = False
+    """Said plainly: the text has ids and the order of the work, and training's wording in both
+    splits."""
 
     def draw(self, draw: Draw, split: Split) -> Composed | None:
         """One task; None where these draws come to none."""
-        composer = Composer(draw, split)
+        composer = Composer(draw, split, plain=self.plain)
         try:
             self.build(composer, draw)
             plan = composer.plan()
@@ -53,13 +57,21 @@ class Family:
         least = 1 if self.alone else 2
         if not least <= len(plan.calls) <= MOST_CALLS or plan.difficulty > MOST_CALLS:
             return None
-        composed = Composed(plan, *request(draw, split, plan.parts))
+        if self.plain:
+            composed = Composed(plan, *plain_request(draw, plan.parts))
+        else:
+            composed = Composed(plan, *request(draw, split, plan.parts))
         strange = self.alone and split_of_content(composed.instruction) != split
         return None if strange else composed
 
 
 def _single(composer: Composer, draw: Draw) -> None:
     composer.add()
+
+
+def _chained(count: int, composer: Composer, draw: Draw) -> None:
+    for i in range(count):
+        composer.add(Twist(last=i == count - 1 > 0))
 
 
 def _chain(composer: Composer, draw: Draw) -> None:
@@ -132,6 +144,14 @@ _ALL = (
     Family("restock", _restock, heldout_only=True),
     Family("single", _single, alone=True),
 )
+_PLAIN = (
+    Family("one", partial(_chained, 1), alone=True, plain=True),
+    Family("three", partial(_chained, 3), heldout_only=True, plain=True),
+    Family("two", partial(_chained, 2), plain=True),
+)
 
 FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _ALL})
 """Sorted by name."""
+
+PLAIN_FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _PLAIN})
+"""Nothing but so many skills, said plainly; three are never trained on. Sorted by name."""

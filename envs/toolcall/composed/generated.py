@@ -13,7 +13,7 @@ from clawrl_gym.core.types import Json, Split
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.phrasing import with_budget
 from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, select_families
-from clawrl_gym.envs.toolcall.composed.families import FAMILIES, Composed
+from clawrl_gym.envs.toolcall.composed.families import FAMILIES, PLAIN_FAMILIES, Composed
 from clawrl_gym.envs.toolcall.composed.goals import (
     CONFIRMING,
     LOOKS,
@@ -33,7 +33,8 @@ from clawrl_gym.envs.toolcall.shop.goals import RefusalGoal
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask
 
 PREFIX = "office-"
-HELDOUT_FAMILIES = frozenset(name for name, family in FAMILIES.items() if family.heldout_only)
+_ALL_FAMILIES = {**FAMILIES, **PLAIN_FAMILIES}
+HELDOUT_FAMILIES = frozenset(name for name, family in _ALL_FAMILIES.items() if family.heldout_only)
 """Without training tasks."""
 _SPARE_REPLIES = 3
 """Beyond what the oracle takes with a call a reply."""
@@ -54,15 +55,24 @@ def composed_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[Tool
     return GeneratedTasks(chosen, make_task, PREFIX, HELDOUT_FAMILIES)
 
 
+def plain_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[ToolTask]:
+    """The same skills, one to three of them, said plainly; None takes all three families.
+
+    Raises ConfigError for an unknown family or an empty list.
+    """
+    chosen = select_families(PLAIN_FAMILIES, families)
+    return GeneratedTasks(chosen, make_task, PREFIX, HELDOUT_FAMILIES)
+
+
 def make_task(task_id: str) -> ToolTask:
     """The task of an id. Raises TaskError for what is not an id."""
-    parsed = parse_id(task_id, FAMILIES, PREFIX, HELDOUT_FAMILIES)
+    parsed = parse_id(task_id, _ALL_FAMILIES, PREFIX, HELDOUT_FAMILIES)
     return task_of(task_id, compose(parsed.family, parsed.split, parsed.number))
 
 
 def task_of(task_id: str, composed: Composed) -> ToolTask:
     """What was composed for an id, as a task."""
-    parsed, plan = parse_id(task_id, FAMILIES, PREFIX), composed.plan
+    parsed, plan = parse_id(task_id, _ALL_FAMILIES, PREFIX), composed.plan
     turns = len(plan.turns) + _SPARE_REPLIES
     tools = _tools(plan, Draw(f"{task_id}/tools"))
     return ToolTask(
@@ -84,7 +94,7 @@ def task_of(task_id: str, composed: Composed) -> ToolTask:
 
 def compose(family: str, split: Split, number: int) -> Composed:
     """What an id stands for, before it is a task."""
-    draw = partial(FAMILIES[family].draw, split=split)
+    draw = partial(_ALL_FAMILIES[family].draw, split=split)
     return first_drawn(f"{PREFIX}{family}/{split}/{number}", draw, _MAX_ATTEMPTS)
 
 

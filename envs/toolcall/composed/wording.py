@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.phrasing import Choices, Ordered, framed
+from clawrl_gym.envs.phrasing import Choices, Ordered, around, framed, plain_styles
 from clawrl_gym.envs.toolcall.composed.plan import Part
 from clawrl_gym.envs.toolcall.composed.rules import ALWAYS
 
@@ -31,12 +31,29 @@ def request(draw: Draw, split: Split, parts: Sequence[Part]) -> Ordered:
     def depends(after: int, before: int) -> bool:
         return parts[after].depends_on(parts[before])
 
-    clauses = [draw.pick(part.phrasings.of(split)).format(**part.words) for part in parts]
-    clauses = [
+    return framed(draw, split, clauses(draw, split, parts), depends, _OPENING)
+
+
+def plain_request(draw: Draw, parts: Sequence[Part]) -> Ordered:
+    """The request in the order of the work, in the wording of training."""
+    style = draw.pick(plain_styles(len(parts)))
+    texts = clauses(draw, "train", parts)
+    body, order = style.write(draw, "train", texts, lambda after, before: False)
+    return surrounded(draw, "train", body), order
+
+
+def surrounded(draw: Draw, split: Split, body: str) -> str:
+    """A request's body with what is said before and after it."""
+    return around(draw, split, body, _OPENING)
+
+
+def clauses(draw: Draw, split: Split, parts: Sequence[Part]) -> list[str]:
+    """Each part as an imperative."""
+    said = [draw.pick(part.phrasings.of(split)).format(**part.words) for part in parts]
+    return [
         clause if part.answer is None else f"{part.words['lead']} {clause}"
-        for clause, part in zip(clauses, parts, strict=True)
+        for clause, part in zip(said, parts, strict=True)
     ]
-    return framed(draw, split, clauses, depends, _OPENING)
 
 
 def system(rules: Sequence[str]) -> str:

@@ -1,22 +1,16 @@
-"""Demonstrations of single skills in the terminal, without a slip. Nothing is run: what is shown
-follows from the model of the folder.
-
-No reply of a demonstration does two things of one request by itself. Where a request has two, the
-other one is somebody else's (`show_other_is_not_asked`), or a person answers when the first is done
-(`show_led`); or the second is asked for when the first is done (`show_one_after_the_other`).
-"""
+"""Demonstrations of single skills in the terminal. Nothing is run: what is shown follows from the
+model of the folder."""
 
 from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.draw import WORDS, Draw
-from clawrl_gym.envs.phrasing import Place, numbered, sentence, upper
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
 from clawrl_gym.envs.terminal.composed.generated import compose, make_task, plain_tasks
@@ -25,16 +19,9 @@ from clawrl_gym.envs.terminal.composed.wording import SIDE_EFFECTS, clauses, fra
 from clawrl_gym.envs.terminal.composed.world import World
 from clawrl_gym.envs.terminal.env import observation_of
 from clawrl_gym.envs.terminal.task import BUDGET, SUBMIT
-from tools.tiny_policy.conversations import Conversation, drawn
-from tools.tiny_policy.skill_words import (
-    DONE,
-    HAS_BEEN_DONE,
-    NODS,
-    NOT_ASKED,
-    ORDERS,
-    PEOPLE,
-    WILL_BE_DONE,
-)
+from tools.tiny_policy.conversations import Conversation
+from tools.tiny_policy.skill_words import NODS
+from tools.tiny_policy.skills import SkillDemonstrations, number_of
 
 BUDGETS = (4, 5)
 """Replies that a request says there are: those of one and of two skills."""
@@ -89,45 +76,30 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class SkillDemonstrations:
-    """Plain tasks of one split, each drawn at random and shown once. Of two skills, only training
-    compositions are drawn, whatever the split."""
+class ShellSkills(SkillDemonstrations):
+    """Plain tasks of the terminal."""
 
-    split: Split = "train"
-    alone: float = 0.5
-    """Share of requests with one thing to do; the others are shares too."""
-    other_is_not_asked: float = 0.22
-    one_after_the_other: float = 0.08
-    led: float = 0.2
-    orders: float = 0.5
-    """How often who leads says that there is more to do; else they nod."""
-    nods: float = 0.3
-    """Share of the last commands that a person answers."""
-    bare: bool = False
-    """Only requests with one thing to do, without all that is always said, and the commands."""
     of_words: bool = False
-    """bare: only requests that name a word of the files."""
+    """Of requests with one thing to do, only those that name a word of the files."""
 
-    def conversations(self, seed: int) -> Iterator[Conversation]:
-        """Fresh conversations, endlessly, from the seed alone; the family is the skill's name."""
-        chance = random.Random(f"shown/{seed}")
-        ones = drawn({"one": plain_tasks(["one"]).ids(self.split)}, {}, seed)
-        twos = drawn({"two": plain_tasks(["two"]).ids("train")}, {}, seed + 1)
-        of_two: tuple[Callable[[str, random.Random], Conversation], ...] = (
-            self.show_other_is_not_asked, self.show_one_after_the_other, self.show_led,
-        )  # fmt: skip
-        shares = (self.other_is_not_asked, self.one_after_the_other, self.led)
-        while True:
-            if self.bare or chance.random() < self.alone:
-                task_id = next(ones)
-                if not self.of_words or _names_a_word(task_id):
-                    yield self.show_alone(task_id, chance)
-            else:
-                (show,) = chance.choices(of_two, shares)
-                yield show(next(twos), chance)
+    def is_shown(self, task_id: str) -> bool:
+        return not self.of_words or _names_a_word(task_id)
+
+    def ids(self, family: str, split: Split) -> Sequence[str]:
+        return plain_tasks([family]).ids(split)
+
+    def request(self, task_id: str) -> str:
+        return make_task(task_id).instruction
+
+    def clauses(self, draw: Draw, task_id: str) -> tuple[str, str]:
+        first, second = clauses(draw, "train", _plan(task_id).parts)
+        return first, second
+
+    def surrounded(self, draw: Draw, body: str) -> str:
+        return framed(draw, "train", body)
 
     def show_alone(self, task_id: str, chance: random.Random) -> Conversation:
-        plan, request = _plan(task_id), make_task(task_id).instruction
+        plan, request = _plan(task_id), self.request(task_id)
         (part,) = plan.parts
         if self.bare:
             messages: list[Message] = [
@@ -140,44 +112,18 @@ class SkillDemonstrations:
             self._to_the_end(session, part, plan.start, plan.end, chance), part.skill.name
         )
 
-    def show_other_is_not_asked(self, task_id: str, chance: random.Random) -> Conversation:
-        """Of two things, one was done before, or somebody else will do it."""
+    def show_one_of_two(
+        self, task_id: str, request: str, is_first: bool, chance: random.Random
+    ) -> Conversation:
         plan = _plan(task_id)
         between = played(plan.start, [plan.parts[0].deed()])
-        draw = Draw(f"not asked/{task_id}")
-        first, second = clauses(draw, "train", plan.parts)
-        is_first = draw.below(2) == 0
-        if draw.below(3) == 0:
-            mark = draw.pick(NOT_ASKED if is_first else DONE)
-            lines = [first, second + mark] if is_first else [first + mark, second]
-            body = numbered(draw, "train", lines)
-        elif is_first:
-            other = draw.pick(WILL_BE_DONE).format(who=draw.pick(PEOPLE), do=second)
-            body = f"{sentence(draw, 'train', 'first', first)} {upper(other)}"
-        else:
-            other = draw.pick(HAS_BEEN_DONE).format(who=draw.pick(PEOPLE), do=first)
-            own = sentence(draw, "train", draw.pick(("next", "last")), second)
-            body = f"{upper(other)} {own}"
         part = plan.parts[0 if is_first else 1]
         start, end = (plan.start, between) if is_first else (between, plan.end)
-        session = _session(framed(draw, "train", body), chance.choice(BUDGETS))
+        session = _session(request, chance.choice(BUDGETS))
         return Conversation(self._to_the_end(session, part, start, end, chance), part.skill.name)
 
-    def show_one_after_the_other(self, task_id: str, chance: random.Random) -> Conversation:
-        """The second thing is asked for when the first is done."""
-        draw = Draw(f"one after the other/{task_id}")
-        first, second = clauses(draw, "train", _plan(task_id).parts)
-        request = framed(draw, "train", sentence(draw, "train", "first", first))
-        place: Place = draw.pick(("next", "last"))
-        return self._in_two(task_id, request, sentence(draw, "train", place, second), chance)
-
-    def show_led(self, task_id: str, chance: random.Random) -> Conversation:
-        """Two things are asked for, and a person answers when the first is done."""
-        nod = chance.choice(ORDERS if chance.random() < self.orders else NODS)
-        return self._in_two(task_id, make_task(task_id).instruction, nod, chance)
-
-    def _in_two(
-        self, task_id: str, request: str, between: str, chance: random.Random
+    def show_both(
+        self, task_id: str, request: str, word: str, chance: random.Random
     ) -> Conversation:
         plan = _plan(task_id)
         first, second = plan.parts
@@ -185,7 +131,7 @@ class SkillDemonstrations:
         session = _session(request, chance.choice(BUDGETS))
         style = _style(BEFORE_MORE, chance)
         _work(session, first, plan.start, style, chance)
-        session.say(between)
+        session.say(word)
         return Conversation(
             self._to_the_end(session, second, middle, plan.end, chance), first.skill.name
         )
@@ -261,8 +207,7 @@ def _listing(world: World) -> str:
 
 
 def _plan(task_id: str) -> Plan:
-    family, split, number = task_id.split("-")
-    return compose(family, "heldout" if split == "heldout" else "train", int(number)).plan
+    return compose(*number_of(task_id)).plan
 
 
 def _names_a_word(task_id: str) -> bool:

@@ -1,0 +1,150 @@
+"""Demonstrations of single skills with the tools of an office, whose results are true."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from clawrl_gym.agents.tool_calls import Call, Reply, message_of
+from clawrl_gym.core.types import Message, Split
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.phrasing import with_budget
+from clawrl_gym.envs.toolcall.agent import ToolCallAgent
+from clawrl_gym.envs.toolcall.composed.families import Composed
+from clawrl_gym.envs.toolcall.composed.generated import compose, plain_tasks, task_of
+from clawrl_gym.envs.toolcall.composed.plan import Part, played
+from clawrl_gym.envs.toolcall.composed.wording import clauses, surrounded
+from clawrl_gym.envs.toolcall.families.family import CallSpec
+from clawrl_gym.envs.toolcall.office.toolset import OfficeTools
+from clawrl_gym.envs.toolcall.schema import name_of
+from clawrl_gym.envs.toolcall.toolbox import Toolbox
+from tools.tiny_policy.conversations import Conversation
+from tools.tiny_policy.skill_words import NODS
+from tools.tiny_policy.skills import SkillDemonstrations, number_of
+
+BUDGETS = (5, 6)
+"""Replies that a request says there are: those of one and of two skills."""
+LOOKS: Mapping[str, str] = MappingProxyType(
+    {"P": "person", "T": "ticket", "M": "meeting", "I": "item", "O": "order"}
+)
+"""What is shown, by the letter of its id."""
+TIMEOUT_S = 1.0
+
+
+@dataclass(slots=True)
+class Session:
+    """What was said and done so far."""
+
+    tools: Toolbox
+    messages: list[Message]
+    calls: int = 0
+
+    @property
+    def offered(self) -> list[str]:
+        """Names of the tools."""
+        return [name_of(schema) for schema in self.tools.schemas]
+
+    def run(self, call: CallSpec) -> None:
+        """One call, and its result."""
+        name, arguments = call
+        self.calls += 1
+        one = Call(f"call-{self.calls}", name, json.dumps(arguments))
+        (executed,) = self.tools.carry_out((one,), TIMEOUT_S)
+        self.messages += [
+            message_of(Reply("", (one,))),
+            {"role": "tool", "tool_call_id": one.id, "content": executed.result},
+        ]
+
+    def say(self, text: str) -> None:
+        """A person's word behind the last result."""
+        self.messages.append({"role": "user", "content": text})
+
+    def shown(self, skill: str) -> Conversation:
+        """All of it, with the last reply."""
+        self.messages.append({"role": "assistant", "content": "Done."})
+        return Conversation(self.messages, skill, self.tools.schemas)
+
+
+@dataclass(frozen=True, slots=True)
+class OfficeSkills(SkillDemonstrations):
+    """Plain tool-call tasks."""
+
+    looks: float = 0.25
+    """How often a record that is named is looked at before."""
+
+    def ids(self, family: str, split: Split) -> Sequence[str]:
+        return plain_tasks([family]).ids(split)
+
+    def request(self, task_id: str) -> str:
+        return _composed(task_id).instruction
+
+    def clauses(self, draw: Draw, task_id: str) -> tuple[str, str]:
+        first, second = clauses(draw, "train", _composed(task_id).plan.parts)
+        return first, second
+
+    def surrounded(self, draw: Draw, body: str) -> str:
+        return surrounded(draw, "train", body)
+
+    def show_alone(self, task_id: str, chance: random.Random) -> Conversation:
+        (part,) = _composed(task_id).plan.parts
+        if self.bare:
+            ((name, arguments),) = part.calls
+            call = Call("call-1", name, json.dumps(arguments))
+            request: Message = {"role": "user", "content": self.request(task_id)}
+            return Conversation([request, message_of(Reply("", (call,)))], part.skill)
+        session = _session(task_id, self.request(task_id), BUDGETS[0])
+        return self._to_the_end(session, part, chance)
+
+    def show_one_of_two(
+        self, task_id: str, request: str, is_first: bool, chance: random.Random
+    ) -> Conversation:
+        first, second = _composed(task_id).plan.parts
+        done = () if is_first else first.calls
+        session = _session(task_id, request, chance.choice(BUDGETS), done)
+        return self._to_the_end(session, first if is_first else second, chance)
+
+    def show_both(
+        self, task_id: str, request: str, word: str, chance: random.Random
+    ) -> Conversation:
+        first, second = _composed(task_id).plan.parts
+        session = _session(task_id, request, chance.choice(BUDGETS))
+        self._work(session, first, chance)
+        session.say(word)
+        return self._to_the_end(session, second, chance)
+
+    def _to_the_end(self, session: Session, part: Part, chance: random.Random) -> Conversation:
+        self._work(session, part, chance)
+        if chance.random() < self.nods:
+            session.say(chance.choice(NODS))
+        return session.shown(part.skill)
+
+    def _work(self, session: Session, part: Part, chance: random.Random) -> None:
+        """All of a skill, with a look before it or without."""
+        (call,) = part.calls
+        looks = [look for look in looks_at(call) if look[0] in session.offered]
+        if looks and chance.random() < self.looks:
+            session.run(chance.choice(looks))
+        session.run(call)
+
+
+def looks_at(call: CallSpec) -> list[CallSpec]:
+    """Calls that show a record which this one names."""
+    ids = [value for value in call[1].values() if isinstance(value, str) and value[1:].isdigit()]
+    return [(f"get_{LOOKS[value[0]]}", {LOOKS[value[0]]: value}) for value in ids]
+
+
+@lru_cache(maxsize=16)
+def _composed(task_id: str) -> Composed:
+    return compose(*number_of(task_id))
+
+
+def _session(task_id: str, request: str, budget: int, done: Sequence[CallSpec] = ()) -> Session:
+    """With what was done before."""
+    composed = _composed(task_id)
+    offered = task_of(task_id, composed).tools
+    toolbox = Toolbox({"office": OfficeTools(played(composed.plan.start, done))}, offered)
+    return Session(toolbox, ToolCallAgent().messages([with_budget(request, budget)], []))

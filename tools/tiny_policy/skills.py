@@ -1,0 +1,140 @@
+"""Demonstrations of single skills of plain tasks, without a slip.
+
+No reply of a demonstration does two things of one request by itself. Where a request has two, the
+other one is somebody else's (`show_other_is_not_asked`), or a person answers when the first is done
+(`show_led`); or the second is asked for when the first is done (`show_one_after_the_other`).
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from clawrl_gym.core.types import Split
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.phrasing import Place, numbered, sentence, upper
+from tools.tiny_policy.conversations import Conversation, drawn
+from tools.tiny_policy.skill_words import (
+    DONE,
+    HAS_BEEN_DONE,
+    NODS,
+    NOT_ASKED,
+    ORDERS,
+    PEOPLE,
+    WILL_BE_DONE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillDemonstrations(ABC):
+    """Plain tasks of one split, each drawn at random and shown once. Of two skills, only training
+    compositions are drawn, whatever the split."""
+
+    split: Split = "train"
+    alone: float = 0.5
+    """Share of requests with one thing to do; the others are shares too."""
+    other_is_not_asked: float = 0.22
+    one_after_the_other: float = 0.08
+    led: float = 0.2
+    orders: float = 0.5
+    """How often who leads says that there is more to do; else they nod."""
+    nods: float = 0.3
+    """Share of the last steps that a person answers."""
+    bare: bool = False
+    """Only requests with one thing to do, without all that is always said, and what does it."""
+
+    def conversations(self, seed: int) -> Iterator[Conversation]:
+        """Fresh conversations, endlessly, from the seed alone; the family is the skill's name."""
+        chance = random.Random(f"shown/{seed}")
+        ones = drawn({"one": self.ids("one", self.split)}, {}, seed)
+        twos = drawn({"two": self.ids("two", "train")}, {}, seed + 1)
+        of_two: tuple[Callable[[str, random.Random], Conversation], ...] = (
+            self.show_other_is_not_asked, self.show_one_after_the_other, self.show_led,
+        )  # fmt: skip
+        shares = (self.other_is_not_asked, self.one_after_the_other, self.led)
+        while True:
+            if self.bare or chance.random() < self.alone:
+                task_id = next(ones)
+                if self.is_shown(task_id):
+                    yield self.show_alone(task_id, chance)
+            else:
+                (show,) = chance.choices(of_two, shares)
+                yield show(next(twos), chance)
+
+    def show_other_is_not_asked(self, task_id: str, chance: random.Random) -> Conversation:
+        """Of two things, one was done before, or somebody else will do it."""
+        draw = Draw(f"not asked/{task_id}")
+        body, is_first = one_of_two(draw, *self.clauses(draw, task_id))
+        return self.show_one_of_two(task_id, self.surrounded(draw, body), is_first, chance)
+
+    def show_one_after_the_other(self, task_id: str, chance: random.Random) -> Conversation:
+        """The second thing is asked for when the first is done."""
+        draw = Draw(f"one after the other/{task_id}")
+        first, second = self.clauses(draw, task_id)
+        request = self.surrounded(draw, sentence(draw, "train", "first", first))
+        place: Place = draw.pick(("next", "last"))
+        return self.show_both(task_id, request, sentence(draw, "train", place, second), chance)
+
+    def show_led(self, task_id: str, chance: random.Random) -> Conversation:
+        """Two things are asked for, and a person answers when the first is done."""
+        word = chance.choice(ORDERS if chance.random() < self.orders else NODS)
+        return self.show_both(task_id, self.request(task_id), word, chance)
+
+    def is_shown(self, task_id: str) -> bool:
+        """Whether a request with one thing to do is one of those to show."""
+        return True
+
+    @abstractmethod
+    def ids(self, family: str, split: Split) -> Sequence[str]:
+        """Of the tasks with one thing to do, or two."""
+
+    @abstractmethod
+    def request(self, task_id: str) -> str:
+        """As the environment says it, but for the number of replies."""
+
+    @abstractmethod
+    def clauses(self, draw: Draw, task_id: str) -> tuple[str, str]:
+        """The two things of a task as imperatives."""
+
+    @abstractmethod
+    def surrounded(self, draw: Draw, body: str) -> str:
+        """With what is said around a request."""
+
+    @abstractmethod
+    def show_alone(self, task_id: str, chance: random.Random) -> Conversation:
+        """A request with one thing to do."""
+
+    @abstractmethod
+    def show_one_of_two(
+        self, task_id: str, request: str, is_first: bool, chance: random.Random
+    ) -> Conversation:
+        """The request asks for one thing of a task that has two."""
+
+    @abstractmethod
+    def show_both(
+        self, task_id: str, request: str, word: str, chance: random.Random
+    ) -> Conversation:
+        """The first thing; then a person says the word, and the second is done."""
+
+
+def one_of_two(draw: Draw, first: str, second: str) -> tuple[str, bool]:
+    """The body of a request that asks for one of two things, and whether that is the first."""
+    is_first = draw.below(2) == 0
+    if draw.below(3) == 0:
+        mark = draw.pick(NOT_ASKED if is_first else DONE)
+        lines = [first, second + mark] if is_first else [first + mark, second]
+        return numbered(draw, "train", lines), is_first
+    if is_first:
+        other = draw.pick(WILL_BE_DONE).format(who=draw.pick(PEOPLE), do=second)
+        return f"{sentence(draw, 'train', 'first', first)} {upper(other)}", True
+    other = draw.pick(HAS_BEEN_DONE).format(who=draw.pick(PEOPLE), do=first)
+    own = sentence(draw, "train", draw.pick(("next", "last")), second)
+    return f"{upper(other)} {own}", False
+
+
+def number_of(task_id: str) -> tuple[str, Split, int]:
+    """Family, split and number of an id."""
+    family, split, number = task_id.rsplit("-", 2)
+    return family.rpartition("-")[2], "heldout" if split == "heldout" else "train", int(number)
