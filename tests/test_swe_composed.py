@@ -219,6 +219,20 @@ def test_difficulty_counts_things_and_what_makes_them_hard_to_find() -> None:
     assert all(is_node(plan.ground.name) for plan in by_family["javascript"])
 
 
+def test_code_that_is_told_is_not_all_that_tells_its_bug() -> None:
+    told = 0
+    for instance, composed in drawn():
+        ground = composed.plan.ground
+        checks = [one.bug for one in composed.plan.reports if one.how == "check"]
+        assert bool(checks) is (instance.family == "checks")
+        for bug in checks:
+            assert bug is not None
+            own = set(ground.ids(ground.tests((bug,)))) - set(ground.ids(ground.visible()))
+            assert len(own) > 1, (ground.name, bug)
+            told += 1
+    assert told > 10
+
+
 def test_what_is_told_of_a_repository_is_told_of_no_other() -> None:
     owners: dict[str, str] = {}
     for name in REPOSITORIES:

@@ -49,7 +49,8 @@ class Family:
     made: Range = _NONE
     """Bugs that tests which are there show."""
     checks: bool = False
-    """Bugs are told by code that should hold."""
+    """Bugs are told by code that should hold, at least one of them, and the others by what is seen.
+    """
     runners: tuple[str, ...] = _PYTHON
     heldout_only: bool = False
 
@@ -64,6 +65,8 @@ class Family:
         if clash(ground.name, bugs) or (made is None and self.made[0]):
             return None
         reports = self._reports(draw, split, ground, bugs)
+        if self.checks and not any(report.how == "check" for report in reports):
+            return None
         no_bugs = any(report.no_bug is not None for report in reports)
         warned = no_bugs or draw.below(_WARNED_FOR_NOTHING) == 0
         register = _draw_register(draw, split, ground, reports)
@@ -79,8 +82,8 @@ class Family:
         seen = draw.some(bugs, min(len(bugs), draw.between(*self.seen)))
         most = len(things) if self.filed == _ALL else len(things) - 1
         filed = draw.some(range(len(things)), min(most, draw.between(*self.filed)))
-        codes = [code_of(ground.filled(ground.bug(bug).hidden)) for bug in bugs if self.checks]
-        checks = dict(zip(bugs, check_texts(draw, split, codes), strict=False))
+        codes = _codes(ground, bugs) if self.checks else {}
+        checks = dict(zip(codes, check_texts(draw, split, list(codes.values())), strict=True))
         reports = list[Report]()
         for place, (bug, no_bug) in enumerate(things):
             if no_bug is not None:
@@ -89,8 +92,15 @@ class Family:
             elif bug in checks:
                 reports.append(Report(checks[bug], how="check", bug=bug))
             elif bug is not None:
-                reports.append(_told(draw, ground, bug, seen=bug in seen, filed=place in filed))
+                is_seen = bug in seen or self.checks
+                reports.append(_told(draw, ground, bug, seen=is_seen, filed=place in filed))
         return reports
+
+
+def _codes(ground: Ground, bugs: list[int]) -> dict[int, str]:
+    """By bug, the code that should hold, where there is such code."""
+    codes = {bug: code_of(ground.filled(ground.bug(bug).hidden)) for bug in bugs}
+    return {bug: code for bug, code in codes.items() if code is not None}
 
 
 def _told(draw: Draw, ground: Ground, number: int, *, seen: bool, filed: bool) -> Report:
