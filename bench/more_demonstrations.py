@@ -4,9 +4,9 @@
 
 The shipped `tiny_skills` goes on with the demonstrations of its recipe's last phase, as many
 updates as the default run makes, each of as many conversations as that has episodes, and is
-measured on the held-out tasks of the default run, before and after. None of the demonstrations does
-two things of one request without a person between them: if that came by seeing more of them, trying
-would not be needed.
+measured on the held-out tasks of the default run and of `env=toolcall_plain`, before and after. None
+of the demonstrations does two things of one request without a person between them: if that came by
+seeing more of them, trying would not be needed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tools.tiny_policy.phases import skill_phases
 from tools.tiny_policy.training import fit
 
 START = shipped_dir("tiny_skills")
+ENVS = ("terminal_plain", "toolcall_plain")
 
 
 def go_on(out: Path, lr: float | None, seed: int) -> None:
@@ -48,10 +49,11 @@ def go_on(out: Path, lr: float | None, seed: int) -> None:
     tokenizer.save_pretrained(out)
 
 
-def measure(model: Path, run_dir: Path) -> None:
+def measure(model: Path, place: Path) -> None:
     """Success by family, printed by the command."""
-    arguments = [f"policy.model={model}", f"run.dir={run_dir}"]
-    subprocess.run([sys.executable, "-m", "clawrl_gym.evaluate", *arguments], check=True)
+    for env in ENVS:
+        arguments = [f"env={env}", f"policy.model={model}", f"run.dir={place}-{env}"]
+        subprocess.run([sys.executable, "-m", "clawrl_gym.evaluate", *arguments], check=True)
 
 
 def main() -> None:
