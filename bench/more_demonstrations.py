@@ -4,9 +4,9 @@
 
 The shipped `tiny_skills` goes on with the demonstrations of its recipe's last phase, as many
 updates as the default run makes, each of as many conversations as that has episodes, and is
-measured on the held-out tasks of the default run and of `env=toolcall_plain`, before and after. None
-of the demonstrations does two things of one request without a person between them: if that came by
-seeing more of them, trying would not be needed.
+measured on the held-out tasks of the default run and of `env=toolcall_plain`, before and after.
+None of the demonstrations does two things of one request without a person between them: if that
+came by seeing more of them, trying would not be needed.
 """
 
 from __future__ import annotations
