@@ -49,7 +49,7 @@ def words_of(part: object) -> str:
         (
             "train",
             ["rollout.groups=3"],
-            ["of 3 groups of 8 episodes", "600 episodes on held", "1 vLLM", "785,856 param"],
+            ["of 3 groups of 8 episodes", "600 episodes on held", "1 vLLM", "853,056 param"],
         ),
         ("train", ["env=conversation", "trainer=opd"], ["env=conversation", "the learner"]),
         ("serve", ["gateway.port=0", "learn=false"], ["conversations, no learning", "free port"]),
