@@ -13,9 +13,10 @@ from clawrl_gym.agents.tool_calls import Call, Reply, message_of
 from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.phrasing import with_budget
+from clawrl_gym.envs.task_ids import parse_id
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
-from clawrl_gym.envs.toolcall.composed.families import Composed
-from clawrl_gym.envs.toolcall.composed.generated import compose, plain_tasks, task_of
+from clawrl_gym.envs.toolcall.composed.families import PLAIN_FAMILIES, Composed
+from clawrl_gym.envs.toolcall.composed.generated import PREFIX, compose, plain_tasks, task_of
 from clawrl_gym.envs.toolcall.composed.plan import Part, played
 from clawrl_gym.envs.toolcall.composed.wording import clauses, surrounded
 from clawrl_gym.envs.toolcall.families.family import CallSpec
@@ -24,7 +25,7 @@ from clawrl_gym.envs.toolcall.schema import name_of
 from clawrl_gym.envs.toolcall.toolbox import Toolbox
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.skill_words import NODS
-from tools.tiny_policy.skills import SkillDemonstrations, number_of
+from tools.tiny_policy.skills import SkillDemonstrations
 
 BUDGETS = (5, 6)
 """Replies that a request says there are: those of one and of two skills."""
@@ -139,7 +140,8 @@ def looks_at(call: CallSpec) -> list[CallSpec]:
 
 @lru_cache(maxsize=16)
 def _composed(task_id: str) -> Composed:
-    return compose(*number_of(task_id))
+    parsed = parse_id(task_id, PLAIN_FAMILIES, PREFIX)
+    return compose(parsed.family, parsed.split, parsed.number)
 
 
 def _session(task_id: str, request: str, budget: int, done: Sequence[CallSpec] = ()) -> Session:

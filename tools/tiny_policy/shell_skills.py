@@ -12,7 +12,9 @@ from types import MappingProxyType
 from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.draw import WORDS, Draw
 from clawrl_gym.envs.sandbox.interface import ExecResult
+from clawrl_gym.envs.task_ids import parse_id
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
+from clawrl_gym.envs.terminal.composed.families import PLAIN_FAMILIES
 from clawrl_gym.envs.terminal.composed.generated import compose, make_task, plain_tasks
 from clawrl_gym.envs.terminal.composed.plan import Part, Plan, played
 from clawrl_gym.envs.terminal.composed.wording import SIDE_EFFECTS, clauses, framed
@@ -21,7 +23,7 @@ from clawrl_gym.envs.terminal.env import observation_of
 from clawrl_gym.envs.terminal.task import BUDGET, SUBMIT
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.skill_words import NODS
-from tools.tiny_policy.skills import SkillDemonstrations, number_of
+from tools.tiny_policy.skills import SkillDemonstrations
 
 BUDGETS = (4, 5)
 """Replies that a request says there are: those of one and of two skills."""
@@ -207,7 +209,8 @@ def _listing(world: World) -> str:
 
 
 def _plan(task_id: str) -> Plan:
-    return compose(*number_of(task_id)).plan
+    parsed = parse_id(task_id, PLAIN_FAMILIES)
+    return compose(parsed.family, parsed.split, parsed.number).plan
 
 
 def _names_a_word(task_id: str) -> bool:

@@ -132,9 +132,3 @@ def one_of_two(draw: Draw, first: str, second: str) -> tuple[str, bool]:
     other = draw.pick(HAS_BEEN_DONE).format(who=draw.pick(PEOPLE), do=first)
     own = sentence(draw, "train", draw.pick(("next", "last")), second)
     return f"{upper(other)} {own}", False
-
-
-def number_of(task_id: str) -> tuple[str, Split, int]:
-    """Family, split and number of an id."""
-    family, split, number = task_id.rsplit("-", 2)
-    return family.rpartition("-")[2], "heldout" if split == "heldout" else "train", int(number)
