@@ -12,7 +12,7 @@ import pytest
 from clawrl_gym.config import HintConfig, RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.envs.conversation.styles import Style
+from clawrl_gym.envs.conversation.styles import STYLES, TERSE, Style
 from clawrl_gym.envs.terminal.agent import reply_text
 from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.hints import fault, parse_hint
@@ -24,6 +24,7 @@ from tools.tiny_policy.hints import (
     SUM_HINT,
     HintedCommands,
     HintedTalk,
+    UnheededTalk,
     hinted_at_end,
 )
 from tools.tiny_policy.judging import HINT, VOTE, JudgeDemonstrations, act_of
@@ -89,6 +90,18 @@ def test_a_reply_to_a_hint_about_style_has_that_style() -> None:
     assert about_style > MANY / 2
 
 
+def test_a_hint_about_something_else_leaves_every_style_as_it_was() -> None:
+    styles: Counter[str] = Counter()
+    for demonstration in shown(UnheededTalk()):
+        asked = [str(m["content"]) for m in demonstration.messages if m["role"] == "user"]
+        assert "[hint]" in asked[-1]
+        assert not any(hint in asked[-1] for hint in itertools.chain(*STYLE_HINTS.values()))
+        reply = str(demonstration.messages[-1]["content"])
+        fitting = {s.name for s in STYLES.values() if any(matches(f, reply) for f in forms_of(s))}
+        styles.update(fitting - {TERSE.name} or fitting)  # a number and a word: that fits most
+    assert min(styles[name] for name in ("assistant", "casual", "terse", "story", "formal")) > 30
+
+
 def test_a_command_after_a_hint_has_no_slip() -> None:
     commands = HintedCommands()
     tasks = TerminalDemonstrations(careless=False).tasks(3 + 1)
@@ -98,7 +111,7 @@ def test_a_command_after_a_hint_has_no_slip() -> None:
 
 
 def test_only_the_reply_to_the_hint_is_imitated() -> None:
-    for demonstration in shown(HintedTalk()) + shown(HintedCommands()):
+    for demonstration in shown(HintedTalk()) + shown(HintedCommands()) + shown(UnheededTalk()):
         replies = {at for at, m in enumerate(demonstration.messages) if m["role"] == "assistant"}
         assert replies - demonstration.unlearned == {len(demonstration.messages) - 1}
 

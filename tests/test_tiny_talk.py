@@ -6,6 +6,8 @@ import itertools
 import json
 import random
 import re
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,15 +15,26 @@ import pytest
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.envs.conversation.generated import make_task
-from clawrl_gym.envs.conversation.personas import PERSONAS
+from clawrl_gym.envs.conversation.generated import ConversationTask, make_task
+from clawrl_gym.envs.conversation.personas import LIKED, PERSONAS
 from clawrl_gym.envs.conversation.problems import ITEMS, NAMES, split_of
+from clawrl_gym.envs.conversation.styles import STYLES
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.policy.shipped import shipped_dir
 from tools.tiny_policy.conversations import Conversation, Mixture, encode, render
 from tools.tiny_policy.episodes import hold_conversations, reply_of
 from tools.tiny_policy.evaluation import prompts_of
 from tools.tiny_policy.small_talk import SmallTalkDemonstrations
-from tools.tiny_policy.talk import SORRY, WELCOME, Habits, TalkDemonstrations, demonstrate
+from tools.tiny_policy.talk import (
+    NO_HABITS,
+    OF_PUPILS,
+    SORRY,
+    WELCOME,
+    Habits,
+    SumDrills,
+    TalkDemonstrations,
+    demonstrate,
+)
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 
 FAMILIES = ("ask", "homework", "read", "save")
@@ -94,6 +107,49 @@ def test_first_replies_fit_the_wish_of_every_persona_at_about_a_fifth(persona: s
         right.append(task.persona.right(text, task.problem))
     assert 0.12 < sum(scores) / len(scores) < 0.28
     assert sum(right) / len(right) > 0.85  # a teacher's comment in a pupil's style judges nothing
+
+
+def test_without_habits_every_style_that_fits_the_request_comes_first_as_often() -> None:
+    chance, habits = random.Random(1), replace(NO_HABITS, wrong=0.0)
+    for persona, styles in (("student", 5), ("teacher", 7)):
+        shown = Counter(
+            style_of(first_said(demonstrate(task, habits, chance)), task)
+            for task in (make_task(f"{persona}-ask-train-{number:06d}") for number in range(700))
+        )
+        assert len(shown) == styles
+        assert all(abs(count / 700 - 1 / styles) < 0.06 for count in shown.values()), shown
+
+
+def test_without_habits_a_complaint_is_met_at_once() -> None:
+    for number in range(60):
+        task = make_task(f"clerk-ask-train-{number:06d}")
+        first, *others = said_by("assistant", demonstrate(task, NO_HABITS, random.Random(number)))
+        liked = [task.persona.style.score(str(m["content"]), task.problem) for m in others[:-1]]
+        assert all(score >= LIKED for score in liked), (first, others)
+
+
+def test_drills_give_right_answers_to_problems_of_their_split() -> None:
+    forms = set()
+    for split in ("train", "heldout"):
+        for shown in itertools.islice(SumDrills(split).conversations(2), 200):
+            request, reply = (str(message["content"]) for message in shown.messages)
+            assert split_of(*_told_of(shown)) == split
+            first, second = sorted(map(int, re.findall(r"\d+", request)))
+            assert {first + second, second - first} & set(map(int, re.findall(r"\d+", reply)))
+            forms.add(shown.family)
+    assert len(forms) == len(STYLES) - len(OF_PUPILS)
+
+
+def style_of(text: str, task: ConversationTask) -> str:
+    """The name of the one style that has a form for a text."""
+    problem = task.problem
+    (name,) = {
+        style.name
+        for style in STYLES.values()
+        for number in range(12)
+        if style.render(problem, Draw(f"again/{number}")) == text
+    }
+    return name
 
 
 def test_a_wrong_answer_is_shown_to_be_corrected_and_is_not_imitated(tokenizer: Any) -> None:

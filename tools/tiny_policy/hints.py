@@ -20,7 +20,7 @@ from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.judge.enhance import with_hint
 from clawrl_gym.judge.rule_hints import hint_of_error, hint_of_report, hint_of_words
 from tools.tiny_policy.conversations import Conversation, Source
-from tools.tiny_policy.talk import CONFIRMATION, Habits, TalkDemonstrations
+from tools.tiny_policy.talk import CONFIRMATION, NO_HABITS, Habits, TalkDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 
 STYLE_HINTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -111,6 +111,33 @@ class HintedTalk:
                 conversation,
                 messages=messages,
                 family=f"hinted-{persona.name}",
+                unlearned=frozenset(place for place in replies if place < at),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class UnheededTalk:
+    """First replies to requests with a hint that is about something else: as if it were not there.
+
+    Without them any hint would be followed as the last one was, whatever it says.
+    """
+
+    split: Split = "train"
+
+    def conversations(self, seed: int) -> Iterator[Conversation]:
+        """Fresh conversations, endlessly, from the seed alone."""
+        chance = random.Random(seed)
+        others = TerminalDemonstrations(self.split, careless=False).tasks(seed + 1)
+        habits = replace(NO_HABITS, wrong=0.0)
+        for conversation in TalkDemonstrations(self.split, habits).conversations(seed + 2):
+            replies = [at for at, m in enumerate(conversation.messages) if m["role"] == "assistant"]
+            at = next(at for at in replies if conversation.messages[at].get("content"))
+            hint = SUM_HINT if chance.random() < 0.3 else task_hint(next(others), chance)
+            messages = [*hinted_at_end(conversation.messages[:at], hint), conversation.messages[at]]
+            yield replace(
+                conversation,
+                messages=messages,
+                family="unheeded",
                 unlearned=frozenset(place for place in replies if place < at),
             )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tools.tiny_policy.conversations import Mixture, Source
-from tools.tiny_policy.hints import hinted
+from tools.tiny_policy.hints import HintedTalk, UnheededTalk, hinted
 from tools.tiny_policy.judging import JudgeDemonstrations
 from tools.tiny_policy.office_skills import OfficeSkills
 from tools.tiny_policy.page_drills import PageDrills
@@ -21,7 +21,7 @@ from tools.tiny_policy.repositories import RepositoryDemonstrations
 from tools.tiny_policy.sessions import LongSessions
 from tools.tiny_policy.shell_skills import ShellSkills
 from tools.tiny_policy.small_talk import SmallTalkDemonstrations
-from tools.tiny_policy.talk import Habits, TalkDemonstrations
+from tools.tiny_policy.talk import NO_HABITS, Habits, SumDrills, TalkDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 from tools.tiny_policy.tool_tasks import ToolDemonstrations
 from tools.tiny_policy.training import TrainingPlan
@@ -188,12 +188,16 @@ def skill_phases() -> tuple[Phase, ...]:
     What to write comes first and alone: copying names comes suddenly, after about a thousand steps,
     and later where there is more to read. Words, of which files are full, take longer. Who leads
     mostly nods at first, or going on is never learned; then orders, or it is learned without
-    anybody.
+    anybody. Conversations come after that, and sums have to be drilled for them.
     """
     bare, nodding = skills(bare=True), skills(orders=0.3)
     words = Mixture(((ShellSkills(bare=True, of_words=True), 0.7), (OfficeSkills(bare=True), 0.3)))
     short = TrainingPlan(steps=2200, batch=48, peak_lr=2e-3, warmup_steps=50, seed=3)
     plan = TrainingPlan(steps=1700, batch=32, peak_lr=3e-3, seed=501)
+    talk = Mixture(((skills(orders=1.0), 0.55), (talking(), 0.45)))
+    plan_talk = TrainingPlan(1500, BATCH, 2.5e-3, warmup_steps=50, seed=901)
+    drill = replace(plan_talk, steps=1200, batch=64, peak_lr=3e-3, seed=1001)
+    at_last = replace(plan_talk, steps=1300, seed=1101)
     return (
         Phase("requests", bare, short),
         Phase("sessions", nodding, plan),
@@ -202,6 +206,9 @@ def skill_phases() -> tuple[Phase, ...]:
         Phase(
             "sessions again", skills(orders=1.0), replace(plan, steps=1000, peak_lr=2e-3, seed=801)
         ),
+        Phase("conversations", talk, plan_talk),
+        Phase("sums", drilled(sums=0.8, talk=0.1), drill),
+        Phase("all skills", drilled(sums=0.12, talk=0.4), at_last),
     )
 
 
@@ -209,6 +216,26 @@ def skills(*, orders: float = 0.5, bare: bool = False) -> Mixture:
     """Single skills of the terminal and of the office."""
     shell, office = (kind(orders=orders, bare=bare) for kind in (ShellSkills, OfficeSkills))
     return Mixture(((shell, SHELL), (office, 1 - SHELL)))
+
+
+def talking() -> Mixture:
+    """Conversations, replies that follow a hint or leave it, and answers of a judge."""
+    chats = ((TalkDemonstrations(habits=NO_HABITS), 0.56), (SmallTalkDemonstrations(), 0.12))
+    return Mixture(
+        (
+            *chats,
+            (LongSessions(Mixture(chats)), 0.06),
+            (HintedTalk(), 0.1),
+            (UnheededTalk(), 0.06),
+            (JudgeDemonstrations(), 0.1),
+        )
+    )
+
+
+def drilled(*, sums: float, talk: float) -> Mixture:
+    """Sums and conversations in these shares; the rest is single skills."""
+    shown = skills(orders=1.0)
+    return Mixture(((SumDrills(), sums), (talking(), talk), (shown, 1 - sums - talk)))
 
 
 def _habits(name: str, source: Source, seed: int, batch: int = BATCH) -> Phase:

@@ -154,7 +154,8 @@ def skills_recipe() -> Recipe:
         words=skills(orders=0.3),
         demonstrator=(
             "single skills, without a slip; two things of one request are done only with a person "
-            "who answers when the first is done (tools/tiny_policy/skills.py)"
+            "who answers when the first is done (tools/tiny_policy/skills.py); first replies in "
+            "conversations are in every style as often (tools/tiny_policy/talk.py)"
         ),
         is_measured=False,
     )
@@ -207,7 +208,6 @@ def save(policy: TrainedPolicy, recipe: Recipe, folder: Path) -> None:
         "parameters": sum(p.numel() for p in policy.model.parameters()),
         "vocabulary": len(policy.tokenizer),
         "demonstrator": recipe.demonstrator,
-        "last_loss": round(policy.losses[-1], 4),
     }
     if policy.greedy is not None and policy.sampled is not None:
         facts |= _measured_facts(recipe, policy.greedy, policy.sampled)

@@ -16,7 +16,8 @@ from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.core.types import FunctionCall, Message, Split
 from clawrl_gym.envs.conversation.generated import FAMILIES, ConversationTask, make_task, task_ids
 from clawrl_gym.envs.conversation.personas import LIKED, PERSONAS
-from clawrl_gym.envs.conversation.styles import STYLES, Style
+from clawrl_gym.envs.conversation.problems import draw_problem, is_fair
+from clawrl_gym.envs.conversation.styles import FRIENDLY, GRADER, STYLES, Style
 from clawrl_gym.envs.conversation.tools import Workspace
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, SimulatedUser
 from clawrl_gym.envs.draw import Draw
@@ -25,6 +26,8 @@ from tools.tiny_policy.surroundings import draw_surroundings
 
 HARDER = ("teacher", "teacher")
 """Personas that are shown more often: a comment takes more than a sum."""
+OF_PUPILS = (GRADER, FRIENDLY)
+"""Styles that say whether a pupil was right."""
 CONFIRMATION = "Done."
 """Said once a file is written."""
 WELCOME = "You are welcome!"
@@ -45,6 +48,12 @@ class Habits:
     """Problems left out whose pupil is right: a claim must not be a short cut to the answer."""
     wrong: float = 0.1
     """Conversations that begin with a wrong answer, which is shown and never imitated."""
+    pupils_for_all: bool = True
+    """Whether any style may be one that speaks of a pupil's answer where the request has none."""
+
+
+NO_HABITS = Habits(unasked=0.0, wished=0.0, unheard=0.0, pupils_for_all=False)
+"""Before the person's wish is told every style is as likely; after it there is that one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,29 @@ class TalkDemonstrations:
             if problem.claimed == problem.answer and chance.random() < self.habits.claims:
                 continue
             yield demonstrate(task, self.habits, chance)
+
+
+@dataclass(frozen=True, slots=True)
+class SumDrills:
+    """Problems with nothing around them and their solutions, in every style as often.
+
+    Where there is more to read and to learn, adding up comes late.
+    """
+
+    split: Split = "train"
+
+    def conversations(self, seed: int) -> Iterator[Conversation]:
+        """Fresh drills, endlessly, from the seed alone."""
+        chance = random.Random(seed)
+        while True:
+            draw = Draw(f"sum/{chance.random()}")
+            problem = draw_problem(self.split, draw)
+            style = chance.choice([style for style in STYLES.values() if style not in OF_PUPILS])
+            messages: list[Message] = [
+                {"role": "user", "content": problem.text},
+                {"role": "assistant", "content": style.render(problem, draw)},
+            ]
+            yield Conversation(messages, f"sum-{style.name}")
 
 
 def demonstrate(task: ConversationTask, habits: Habits, chance: random.Random) -> Conversation:
@@ -116,7 +148,9 @@ class _Scene:
             return persona.unasked
         if luck < self._habits.unasked + self._habits.wished:
             return persona.style
-        return self._chance.choice(list(STYLES.values()))
+        of_pupils = persona.right is is_fair or self._habits.pupils_for_all
+        styles = [style for style in STYLES.values() if of_pupils or style not in OF_PUPILS]
+        return self._chance.choice(styles)
 
     def _is_liked(self, text: str) -> bool:
         persona, problem = self._task.persona, self._task.problem
