@@ -271,6 +271,25 @@ def test_every_number_is_read_as_it_is_spelt() -> None:
     assert numbers_in("twenty-one thousand") == {21_000}
 
 
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [
+        ("a dozen cards", 12), ("half a dozen", 6), ("two dozen of them", 24), ("3 dozen", 36),
+        ("one dozen", 12), ("A dozen.", 12),
+    ],
+)  # fmt: skip
+def test_dozens_are_counted(said: str, number: int) -> None:
+    assert numbers_in(said) == {number}
+
+
+def test_a_short_day_is_that_day_and_no_other() -> None:
+    day = ASKS["before"].answer({"day": "Friday"}, 2)
+    for answer in ("Wed.", "On Wed, then.", "Wed. Is there anything else?"):
+        assert accepts([day], answer)
+    for other in ("Thu.", "Tue or Wed.", "Is it Wed?", "They wed then."):
+        assert not accepts([day], other)
+
+
 def test_the_oracle_satisfies_every_user_and_so_does_who_learns_from_a_complaint() -> None:
     for task in drawn():
         satisfied, parts, talk = played(task, right)

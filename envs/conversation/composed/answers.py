@@ -45,6 +45,7 @@ _MARKS = re.compile(
 
 
 _HIDDEN = re.compile(r"<!--.*?-->|~~.*?~~", re.DOTALL)
+_SHORT_DAYS = re.compile(r"\b(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b")
 _PATH = re.compile(r"(?<!\S)[^\s\w]*[\w.-]*/[\w./-]*\.[a-z]+\b")
 
 
@@ -77,8 +78,13 @@ def accepts(answers: Sequence[Answer], text: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """Without the names of files, comments, and what is struck out: nothing there is said."""
-    return _PATH.sub(" ", _HIDDEN.sub(" ", text))
+    """Without the names of files, comments, and what is struck out: nothing there is said. Days
+    are spelt out."""
+    return _SHORT_DAYS.sub(_whole_day, _PATH.sub(" ", _HIDDEN.sub(" ", text)))
+
+
+def _whole_day(match: re.Match[str]) -> str:
+    return next(day for day in DAYS if day.startswith(match.group()[:3]))
 
 
 def _reads(answers: Sequence[Answer], text: str) -> bool:

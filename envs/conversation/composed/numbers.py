@@ -25,6 +25,7 @@ _HOUR = re.compile(
     r"|(?<![\w.:])(\d{1,2})(?::(\d\d)(?::00)?(?: ?h(?:rs|ours)?)?|h(\d\d)?)(?![\w:])",
     re.IGNORECASE,
 )
+_DOZEN = re.compile(rf"\b(?:(half) a|(an?|one)|({_WORD}|\d+))? ?dozen\b", re.IGNORECASE)
 _NUMBER = re.compile(
     r"(?<![\w.])(?:\d{1,3}(?:[,'\u00a0\u202f]\d{3})+|\d+)(?:\.\d+|,00)?(?!\d)(?!(?:st|nd|rd|th)\b)"
 )
@@ -32,7 +33,7 @@ _NUMBER = re.compile(
 
 def in_digits(text: str) -> str:
     """The text with all numbers in digits, and hours as numbers from 0 to 23."""
-    text = _LONE_HOUR.sub("1", text)
+    text = _DOZEN.sub(_dozen, _LONE_HOUR.sub("1", text))
     return _HOUR.sub(_hour, _RUN.sub(lambda run: " ".join(_values(run.group())), text))
 
 
@@ -85,6 +86,15 @@ def _values(run: str) -> Iterator[str]:
             continue
         last = 0
     yield str(total + part)
+
+
+def _dozen(match: re.Match[str]) -> str:
+    half, _, count = match.groups()
+    if half is not None:
+        return "6"
+    if count is None:
+        return "12"
+    return str(12 * int(count if count.isdigit() else next(iter(_values(count)))))
 
 
 def _figures(text: str) -> set[float]:
