@@ -197,7 +197,8 @@ def skill_phases() -> tuple[Phase, ...]:
     talk = Mixture(((skills(orders=1.0), 0.55), (talking(), 0.45)))
     plan_talk = TrainingPlan(1500, BATCH, 2.5e-3, warmup_steps=50, seed=901)
     drill = replace(plan_talk, steps=1200, batch=64, peak_lr=3e-3, seed=1001)
-    at_last = replace(plan_talk, steps=1300, seed=1101)
+    together = replace(plan_talk, steps=1300, seed=1101)
+    sharper = TrainingPlan(1150, 48, 2e-3, warmup_steps=50, seed=1201)
     return (
         Phase("requests", bare, short),
         Phase("sessions", nodding, plan),
@@ -208,7 +209,8 @@ def skill_phases() -> tuple[Phase, ...]:
         ),
         Phase("conversations", talk, plan_talk),
         Phase("sums", drilled(sums=0.8, talk=0.1), drill),
-        Phase("all skills", drilled(sums=0.12, talk=0.4), at_last),
+        Phase("all skills", drilled(sums=0.12, talk=0.4), together),
+        Phase("all skills, sharper", drilled(sums=0.3, talk=0.3), sharper),
     )
 
 
