@@ -251,3 +251,17 @@ def test_the_shipped_policy_solves_what_it_was_never_shown_in_a_chat_models_styl
     assert means["correct"] >= 0.8
     assert means["personalization"] <= 0.4
     assert means["calls"] >= 0.9
+
+
+def test_the_policy_without_habits_hears_a_complaint_and_has_no_style_of_its_own() -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = shipped_dir("tiny_skills")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    torch.manual_seed(0)
+    means = hold_conversations(model, tokenizer, "student", seed=0, tasks=40, temperature=1.0)
+    assert means["satisfied"] >= 0.75
+    assert means["correct"] >= 0.75
+    assert 0.3 <= means["personalization"] <= 0.7
