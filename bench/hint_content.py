@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from clawrl_gym.policy.models import resolve_model
 from tools.tiny_policy.conversations import Conversation, Encoded, encode
-from tools.tiny_policy.hints import task_hint, with_last_hinted
+from tools.tiny_policy.hints import task_hint, with_hint_before
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 
 KINDS = ("none", "unrelated", "its own")
@@ -60,7 +60,8 @@ def hinted_tasks(seed: int = 0) -> Iterator[tuple[str, tuple[Conversation, ...]]
         )
         none = Conversation(plain.messages, plain.family, unlearned=before)
         hinted = [
-            with_last_hinted(plain, task_hint(of, chance), plain.family) for of in (other, task)
+            with_hint_before(plain, len(plain.messages) - 1, task_hint(of, chance), plain.family)
+            for of in (other, task)
         ]
         yield task.family, (none, *hinted)
 

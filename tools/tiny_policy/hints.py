@@ -106,13 +106,7 @@ class HintedTalk:
                 or conversation.messages[at]["content"] == CONFIRMATION
             )
             hint = FILE_HINT if is_file else persona_hint(persona, chance)
-            messages = [*hinted_at_end(conversation.messages[:at], hint), conversation.messages[at]]
-            yield replace(
-                conversation,
-                messages=messages,
-                family=f"hinted-{persona.name}",
-                unlearned=frozenset(place for place in replies if place < at),
-            )
+            yield with_hint_before(conversation, at, hint, f"hinted-{persona.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +127,7 @@ class UnheededTalk:
             replies = [at for at, m in enumerate(conversation.messages) if m["role"] == "assistant"]
             at = next(at for at in replies if conversation.messages[at].get("content"))
             hint = SUM_HINT if chance.random() < 0.3 else task_hint(next(others), chance)
-            messages = [*hinted_at_end(conversation.messages[:at], hint), conversation.messages[at]]
-            yield replace(
-                conversation,
-                messages=messages,
-                family="unheeded",
-                unlearned=frozenset(place for place in replies if place < at),
-            )
+            yield with_hint_before(conversation, at, hint, "unheeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +144,8 @@ class HintedCommands:
             source.tasks(seed + 1), source.conversations(seed + 1), strict=True
         ):
             family = f"hinted-{task.family}"
-            yield with_last_hinted(conversation, task_hint(task, chance), family)
+            last = len(conversation.messages) - 1
+            yield with_hint_before(conversation, last, task_hint(task, chance), family)
 
 
 def task_hint(task: Task, chance: random.Random) -> str:
@@ -167,11 +156,12 @@ def task_hint(task: Task, chance: random.Random) -> str:
     return hint_of_error(error_output(chance, task))
 
 
-def with_last_hinted(conversation: Conversation, hint: str, family: str) -> Conversation:
-    """The conversation with a hint before its last reply, which alone is imitated."""
-    *before, last = conversation.messages
-    early = frozenset(at for at, m in enumerate(before) if m["role"] == "assistant")
-    return Conversation([*hinted_at_end(before, hint), last], family, unlearned=early)
+def with_hint_before(conversation: Conversation, at: int, hint: str, family: str) -> Conversation:
+    """The conversation up to the reply at a place, with a hint before it; it alone is imitated."""
+    before, reply = conversation.messages[:at], conversation.messages[at]
+    early = frozenset(place for place, m in enumerate(before) if m["role"] == "assistant")
+    messages = [*hinted_at_end(before, hint), reply]
+    return replace(conversation, messages=messages, family=family, unlearned=early)
 
 
 def hinted(split: Split = "train") -> tuple[tuple[Source, float], ...]:

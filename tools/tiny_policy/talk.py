@@ -28,6 +28,7 @@ HARDER = ("teacher", "teacher")
 """Personas that are shown more often: a comment takes more than a sum."""
 OF_PUPILS = (GRADER, FRIENDLY)
 """Styles that say whether a pupil was right."""
+FOR_ANYBODY = tuple(style for style in STYLES.values() if style not in OF_PUPILS)
 CONFIRMATION = "Done."
 """Said once a file is written."""
 WELCOME = "You are welcome!"
@@ -91,7 +92,7 @@ class SumDrills:
         while True:
             draw = Draw(f"sum/{chance.random()}")
             problem = draw_problem(self.split, draw)
-            style = chance.choice([style for style in STYLES.values() if style not in OF_PUPILS])
+            style = chance.choice(FOR_ANYBODY)
             messages: list[Message] = [
                 {"role": "user", "content": problem.text},
                 {"role": "assistant", "content": style.render(problem, draw)},
@@ -149,8 +150,7 @@ class _Scene:
         if luck < self._habits.unasked + self._habits.wished:
             return persona.style
         of_pupils = persona.right is is_fair or self._habits.pupils_for_all
-        styles = [style for style in STYLES.values() if of_pupils or style not in OF_PUPILS]
-        return self._chance.choice(styles)
+        return self._chance.choice([*STYLES.values()] if of_pupils else FOR_ANYBODY)
 
     def _is_liked(self, text: str) -> bool:
         persona, problem = self._task.persona, self._task.problem

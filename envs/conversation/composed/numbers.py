@@ -25,7 +25,7 @@ _HOUR = re.compile(
     r"|(?<![\w.:])(\d{1,2})(?::(\d\d)(?::00)?(?: ?h(?:rs|ours)?)?|h(\d\d)?)(?![\w:])",
     re.IGNORECASE,
 )
-_DOZEN = re.compile(rf"\b(?:(half) a|(an?|one)|({_WORD}|\d+))? ?dozen\b", re.IGNORECASE)
+_DOZEN = re.compile(rf"\b(?:(half) a|an?|one|({_WORD}|\d+))? ?dozen\b", re.IGNORECASE)
 _NUMBER = re.compile(
     r"(?<![\w.])(?:\d{1,3}(?:[,'\u00a0\u202f]\d{3})+|\d+)(?:\.\d+|,00)?(?!\d)(?!(?:st|nd|rd|th)\b)"
 )
@@ -89,7 +89,7 @@ def _values(run: str) -> Iterator[str]:
 
 
 def _dozen(match: re.Match[str]) -> str:
-    half, _, count = match.groups()
+    half, count = match.groups()
     if half is not None:
         return "6"
     if count is None:
