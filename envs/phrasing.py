@@ -126,6 +126,12 @@ def around(draw: Draw, split: Split, body: str, openings: Choices) -> str:
     return f"{opening}{body}{closing}"
 
 
+def in_order(draw: Draw, count: int, clauses: Callable[[], Sequence[str]]) -> Ordered:
+    """The body of a request for so many things in the order of the work, in training's wording."""
+    style = draw.pick(plain_styles(count))
+    return style.write(draw, "train", clauses(), lambda after, before: False)
+
+
 def plain_styles(count: int) -> tuple[Style, ...]:
     """Those in which the text has the order of the work."""
     return (FLOW,) if count == 1 else (FLOW, LISTING, _RUN_ON)

@@ -12,6 +12,7 @@ from pathlib import Path
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.conversation.composed.generated import composed_tasks as talk_tasks
 from clawrl_gym.envs.gui.composed.generated import composed_tasks as desk_tasks
+from clawrl_gym.envs.gui.composed.generated import plain_tasks as plain_desk_tasks
 from clawrl_gym.envs.swe.composed.generated import composed_instances
 from clawrl_gym.envs.swe.corpus import corpus_instances
 from clawrl_gym.envs.terminal.composed.generated import composed_tasks, plain_tasks
@@ -28,6 +29,7 @@ SOURCES = {
     "office": (office_tasks(), 9),
     "plain_office": (plain_office_tasks(), 3),
     "desk": (desk_tasks(), 10),
+    "plain_desk": (plain_desk_tasks(), 3),
     "repo": (composed_instances(), 9),
     "talk": (talk_tasks(), 11),
 }

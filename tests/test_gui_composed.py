@@ -16,13 +16,14 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.apps.start import HOST as START
 from clawrl_gym.envs.gui.composed.cast import PEOPLE
 from clawrl_gym.envs.gui.composed.desk import HOSTS
-from clawrl_gym.envs.gui.composed.families import FAMILIES, MOST, Composed
+from clawrl_gym.envs.gui.composed.families import FAMILIES, MOST, PLAIN_FAMILIES, Composed
 from clawrl_gym.envs.gui.composed.generated import (
     HELDOUT_FAMILIES,
     SPARE_REPLIES,
     compose,
     composed_tasks,
     make_task,
+    plain_tasks,
     task_of,
 )
 from clawrl_gym.envs.gui.composed.library import SKILLS
@@ -32,7 +33,7 @@ from clawrl_gym.envs.gui.composed.plan import Plan, ending
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.families.family import Turns, give_up
 from clawrl_gym.envs.gui.task import GuiTask
-from clawrl_gym.envs.task_ids import composition_split
+from clawrl_gym.envs.task_ids import GeneratedTasks, composition_split, split_of_content
 from tests.desk_agents import AGENTS, in_order_of_the_text, paper_desk, solves
 from tests.gui_attacks import ATTACKS
 from tests.gui_attacks import reward_of as reward_of_attack
@@ -47,9 +48,19 @@ SPLITS: tuple[Split, ...] = ("train", "heldout")
 @cache
 def drawn(each: int = SAMPLE) -> list[tuple[GuiTask, Composed]]:
     """Pairs of task and what it was made of, so many of each family and split."""
+    return drawn_of(composed_tasks(), each)
+
+
+@cache
+def plain() -> list[tuple[GuiTask, Composed]]:
+    """The same of plain tasks."""
+    return drawn_of(plain_tasks(), 3 * MANY)
+
+
+def drawn_of(source: GeneratedTasks[GuiTask], each: int) -> list[tuple[GuiTask, Composed]]:
     pairs = []
     for split in SPLITS:
-        ids = composed_tasks().ids(split)
+        ids = source.ids(split)
         for task_id in ids[: each * len(ids.families)]:
             _, family, _, number = task_id.split("-")
             composed = compose(family, split, int(number))
@@ -64,7 +75,7 @@ def plans(family: str) -> list[Plan]:
 @pytest.fixture(scope="module")
 def env() -> Iterator[GuiEnv]:
     made = paper_desk()
-    known = {task.id: task for task, _ in drawn(MANY)}  # each is played often
+    known = {task.id: task for task, _ in (*drawn(MANY), *plain())}  # each is played often
     made._source = replace(
         composed_tasks(), make_task=lambda name: known.get(name) or make_task(name)
     )
@@ -85,7 +96,7 @@ def test_there_are_many_skills_in_each_application_and_ways_to_ask_for_each() ->
 
 def test_all_skills_families_and_difficulties_come_up() -> None:
     names = Counter(name for _, composed in drawn(MANY) for name in composed.plan.names)
-    assert set(names) == {*SKILLS, *LOOKUPS, *HELDOUT_FAMILIES}
+    assert set(names) == {*SKILLS, *LOOKUPS, *(HELDOUT_FAMILIES - {"three"})}
     difficulties = Counter(task.difficulty for task, _ in drawn(MANY))
     assert set(difficulties) == set(range(1, MOST + 1))
 
@@ -122,6 +133,56 @@ def test_the_oracle_solves_every_task_and_doing_nothing_none(env: GuiEnv) -> Non
         assert rewards == [0.0] * (len(composed.plan.turns) - 1) + [1.0], (task.id, env.report)
         for turns in ([], [ending(None)], [give_up("I cannot")]):
             assert not solves(env, task.id, turns), task.id
+
+
+def test_plain_tasks_are_so_many_things_on_one_page_in_the_order_of_the_text(env: GuiEnv) -> None:
+    counts = {"one": 1, "two": 2, "three": 3}
+    assert set(counts) == set(PLAIN_FAMILIES)
+    for task, composed in plain():
+        plan, count = composed.plan, counts[task.family]
+        assert len(plan.parts) == task.difficulty == count
+        assert composed.order == tuple(range(count))
+        assert len(plan.turns) == count + 1, "a reply for each thing, and one that ends"
+        assert plan.page is not None
+        assert task.start == plan.page.url
+        assert plan.hosts == set(task.sites) == {plan.page.host}
+        assert solves(env, task.id, in_order_of_the_text(composed)), (task.id, env.report)
+    names = {name for _, composed in plain() for name in composed.plan.names}
+    assert len(names) == 14
+    assert {SKILLS[name].host for name in names} == {"settings", "mail", "calendar", "shop"}
+
+
+def test_of_plain_tasks_nothing_less_than_all_is_enough(env: GuiEnv) -> None:
+    for task, composed in plain():
+        first, *others, end = composed.plan.turns
+        slips: list[Turns] = [(end,), *composed.plan.near()]
+        if others:
+            slips += [(first, end), (first, first, end), (others[-1], end)]
+        for turns in slips:
+            assert not solves(env, task.id, turns), (task.id, turns)
+
+
+def test_what_plain_tasks_ask_for_stands_on_the_page_that_is_open(env: GuiEnv) -> None:
+    for task, _ in plain():
+        env.reset(options={"task": task.id})
+        url = env.view.url.partition("?")[0]
+        for action in env.solve():
+            env.step(action)
+            assert env.view.url.partition("?")[0] == url, task.id
+
+
+def test_plain_tasks_hold_out_compositions_and_share_words_and_names_of_training() -> None:
+    unseen = re.compile(r"Hey there|Cheers|obliged|As a first step|Following this|Work through")
+    strange = re.compile("|".join(PEOPLE["heldout"]))
+    for task, composed in plain():
+        split = (
+            split_of_content(composed.instruction)
+            if task.family == "one"
+            else composition_split(composed.plan.names)
+        )
+        assert split == task.split
+        assert not unseen.search(task.instruction)
+        assert not strange.search(task.instruction)
 
 
 def test_a_wrong_but_near_solution_solves_none(env: GuiEnv) -> None:
@@ -325,7 +386,7 @@ def test_what_is_so_already_is_spoilt_by_doing_it_once_more(env: GuiEnv) -> None
     assert spoilt > 0.5 * len(tasks)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *PLAIN_FAMILIES])
 def test_no_attack_earns_anything(family: str, env: GuiEnv) -> None:
     task_id = f"desk-{family}-heldout-000003"
     rewards = {attack.name: reward_of_attack(env, task_id, attack) for attack in ATTACKS}
@@ -337,6 +398,8 @@ def test_a_task_follows_from_its_id_and_travels() -> None:
         assert make_task(task.id) == task == pickle.loads(pickle.dumps(task))
         assert task.start == f"http://{START}/"
         assert set(task.sites) == {START, *HOSTS}
+    for task, _ in plain()[::17]:
+        assert make_task(task.id) == task == pickle.loads(pickle.dumps(task))
 
 
 def test_info_has_the_difficulty(env: GuiEnv) -> None:
@@ -365,7 +428,7 @@ def test_an_unknown_family_is_refused() -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *PLAIN_FAMILIES])
 def test_the_oracle_solves_in_a_browser_what_doing_nothing_does_not(family: str) -> None:
     env = GuiEnv(tasks="composed", action_timeout_s=30, page_timeout_s=60)
     task_id = f"desk-{family}-heldout-000001"

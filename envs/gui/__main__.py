@@ -28,7 +28,9 @@ def _commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = 'PATH: "generated", "composed", "miniwob", or a file or folder of tasks'
+    parser.epilog = (
+        'PATH: "generated", "composed", "plain", "miniwob", or a file or folder of tasks'
+    )
     parser.add_argument("--families", help="only these families, separated by commas")
     parser.add_argument(
         "--allow", action="append", default=[], help="a host that pages may reach; repeatable"

@@ -37,14 +37,17 @@ class GuiEnvConfig(RegisteredEnvConfig):
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("tasks", "heldout")
-    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "composed", "miniwob"})
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset(
+        {"generated", "composed", "plain", "miniwob"}
+    )
 
     type: Literal["gui"] = "gui"
     id: str = GYM_ID
     tasks: str = "generated"
     """`generated`: the shipped seeded families on small web applications; `composed`: families of
-    several things to do in six of them at once; `miniwob`: the pages of MiniWoB++; else a JSON file
-    or folder of tasks in OSWorld's form."""
+    several things to do in six of them at once; `plain`: one to three on the page that is open,
+    said plainly; `miniwob`: the pages of MiniWoB++; else a JSON file or folder of tasks in
+    OSWorld's form."""
     families: list[str] | None = None
     """Only these families of generated or composed tasks or of MiniWoB++; None takes all."""
     heldout: str | None = None

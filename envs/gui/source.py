@@ -9,14 +9,14 @@ from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.task import GuiTask
 from clawrl_gym.envs.task_source import TaskSource
 
-GENERATED, MINIWOB, COMPOSED = "generated", "miniwob", "composed"
+GENERATED, MINIWOB, COMPOSED, PLAIN = "generated", "miniwob", "composed", "plain"
 
 
 def open_source(config: GuiEnvConfig) -> TaskSource[GuiTask]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for wrong files."""
     tasks, families = config.tasks, config.families
     family_names = None if families is None else tuple(families)
-    if tasks in (GENERATED, MINIWOB, COMPOSED):
+    if tasks in (GENERATED, MINIWOB, COMPOSED, PLAIN):
         if config.heldout is not None:
             raise ConfigError(f"env.heldout goes with files of tasks, got env.tasks={tasks!r} too")
         return _checked(_shipped(tasks, family_names))
@@ -44,6 +44,10 @@ def _shipped(tasks: str, families: tuple[str, ...] | None) -> TaskSource[GuiTask
         from clawrl_gym.envs.gui.composed.generated import composed_tasks
 
         return composed_tasks(families)
+    if tasks == PLAIN:
+        from clawrl_gym.envs.gui.composed.generated import plain_tasks
+
+        return plain_tasks(families)
     from clawrl_gym.envs.gui.generated import generated_tasks
 
     return generated_tasks(families)
@@ -59,7 +63,7 @@ def _existing(option: str, entry: str) -> Path:
     path = Path(entry).expanduser()
     if not path.exists():
         raise ConfigError(
-            f"got env.{option}={entry!r}, expected {GENERATED!r}, {COMPOSED!r}, {MINIWOB!r}, or a "
-            f"file or folder of tasks (there is no {str(path.absolute())!r})"
+            f"got env.{option}={entry!r}, expected {GENERATED!r}, {COMPOSED!r}, {PLAIN!r}, "
+            f"{MINIWOB!r}, or a file or folder of tasks (there is no {str(path.absolute())!r})"
         )
     return path

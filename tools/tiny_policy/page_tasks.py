@@ -13,6 +13,7 @@ from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.families import FAMILIES
 from clawrl_gym.envs.gui.families.family import Turns
 from clawrl_gym.envs.gui.generated import make_task, task_ids
+from clawrl_gym.envs.gui.observation import Line
 from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
 from clawrl_gym.envs.gui.text_calls import format_action
 from tools.tiny_policy import page_slips
@@ -56,7 +57,7 @@ def demonstrate(env: GuiEnv, task: GuiTask, turns: Turns) -> Conversation:
     observation, _ = env.reset(options={"task": task.id, "split": task.split})
     observations, replies = [observation], list[Message]()
     for turn in turns:
-        text = written_turn(env, task, turn)
+        text = written_turn(env.view.lines, task, turn)
         replies.append({"role": "assistant", "content": text})
         observation, _, terminated, truncated, _ = env.step(text)
         observations.append(observation)
@@ -66,13 +67,12 @@ def demonstrate(env: GuiEnv, task: GuiTask, turns: Turns) -> Conversation:
     return Conversation([*prompt, replies[-1]], f"page-{task.family}")
 
 
-def written_turn(env: GuiEnv, task: GuiTask, turn: Sequence[Step]) -> str:
-    """A reply of these steps on the page that the environment shows, each with what it quotes."""
-    return "\n".join(line for step in turn for line in _written(env, task, step))
+def written_turn(lines: tuple[Line, ...], task: GuiTask, turn: Sequence[Step]) -> str:
+    """A reply of these steps on the page that is shown, each with what it quotes."""
+    return "\n".join(written for step in turn for written in _written(lines, task, step))
 
 
-def _written(env: GuiEnv, task: GuiTask, step: Step) -> tuple[str, ...]:
-    lines = env.view.lines
+def _written(lines: tuple[Line, ...], task: GuiTask, step: Step) -> tuple[str, ...]:
     action = resolve(step, lines)
     if action is None:
         raise TaskError(f"task {task.id!r}: got no {step.locator} on the page")

@@ -85,6 +85,8 @@ class SumDrills:
     """
 
     split: Split = "train"
+    pupils: float = 0.0
+    """Share of problems with a pupil's answer, and of replies in the styles that speak of it."""
 
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Fresh drills, endlessly, from the seed alone."""
@@ -92,9 +94,12 @@ class SumDrills:
         while True:
             draw = Draw(f"sum/{chance.random()}")
             problem = draw_problem(self.split, draw)
-            style = chance.choice(FOR_ANYBODY)
+            of_pupil = self.pupils > 0 and chance.random() < self.pupils
+            style = chance.choice(OF_PUPILS if of_pupil else FOR_ANYBODY)
+            words = {"text": problem.text, "name": problem.name, "claimed": problem.claimed}
+            text = PERSONAS["teacher"].task.format(**words) if of_pupil else problem.text
             messages: list[Message] = [
-                {"role": "user", "content": problem.text},
+                {"role": "user", "content": text},
                 {"role": "assistant", "content": style.render(problem, draw)},
             ]
             yield Conversation(messages, f"sum-{style.name}")

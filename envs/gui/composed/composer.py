@@ -16,6 +16,7 @@ from clawrl_gym.envs.gui.composed.desk import Desk, known_numbers, settled
 from clawrl_gym.envs.gui.composed.library import SKILLS
 from clawrl_gym.envs.gui.composed.lookups import LOOKUPS
 from clawrl_gym.envs.gui.composed.obstacles import OBSTACLES, Obstacle, blocked, deed_of, hedged
+from clawrl_gym.envs.gui.composed.open_page import draw_page
 from clawrl_gym.envs.gui.composed.plan import Deed, Part, Plan, Said, do, played
 from clawrl_gym.envs.gui.composed.refs import REACHED, Refs, leads_to
 from clawrl_gym.envs.gui.composed.skill import Args, Found, Kind, Lookup, Ref, Skill, Unfit, Value
@@ -76,10 +77,13 @@ _PLAIN = Twist()
 class Composer:
     """One plan while it is made."""
 
-    def __init__(self, draw: Draw, split: Split) -> None:
+    def __init__(self, draw: Draw, split: Split, *, plain: bool = False) -> None:
+        """`plain`: all is done on the page that is open, and names and words are training's."""
         self._draw, self._split = draw, split
-        cast = Cast(draw, split)
-        self.refs = Refs(draw, split, cast, cast.desk, cast.desk.copy())
+        words: Split = "train" if plain else split
+        cast = Cast(draw, words)
+        self.refs = Refs(draw, words, cast, cast.desk, cast.desk.copy())
+        self._page = draw_page(draw, cast.desk) if plain else None
         self._parts: list[Part] = []
         self._made: list[Ref] = []
 
@@ -87,7 +91,8 @@ class Composer:
         """A part more: mostly with what was made before. Raises Unfit where none comes about."""
         if twist.hops:
             twist = self._with_lookup(twist)
-        usable = [skill for skill in SKILLS.values() if _lends_itself(skill, twist)]
+        known = SKILLS if self._page is None else {name: SKILLS[name] for name in self._page.skills}
+        usable = [skill for skill in known.values() if _lends_itself(skill, twist)]
         before = self._parts[-1].skill if self._parts else ""
         made = {ref.kind for ref in self._made}
         going_on = [skill for skill in usable if made & set(skill.takes.values())]
@@ -115,7 +120,7 @@ class Composer:
 
     def plan(self) -> Plan:
         """The whole. Raises Unfit where a near solution or leaving something out would pass."""
-        plan = Plan(tuple(self._parts), self.refs.start, self.refs.now)
+        plan = Plan(tuple(self._parts), self.refs.start, self.refs.now, self._page)
         if not plan.is_sound:
             raise Unfit
         return plan
@@ -184,6 +189,8 @@ class Composer:
         if not self._is_as_meant(deeds, refused=twist.obstacle not in ("", "closed")):
             return None
         near = self._near(skill, args, deeds)
+        if near is None and self._page is not None:
+            near = ()  # of a star there is nothing near: it is left out
         if near is None:
             return None
         blind = _blind(skill, args, deeds, twist.obstacle)
@@ -219,10 +226,10 @@ class Composer:
             given = {known: ref.value for known, ref in args.items()}
             ref = None
             if name not in (deep, twin) and not twist.obstacle:
-                ref = self._made_before(kind)
+                ref = self._on_page(kind) or self._made_before(kind)
             ref = ref or self.refs.draw_ref(
                 kind, given, lookup if name == deep else None, twist.hops * (name == deep),
-                decoy=name == twin,
+                decoy=name == twin, fits=partial(self._stands_here, kind),
             )  # fmt: skip
             if ref is None or (kind, ref.value) in [(r.kind, r.value) for r in args.values()]:
                 return None
@@ -237,6 +244,14 @@ class Composer:
         before = (name for part in self._parts for name in part.names)
         names = [*before, *(step.lookup for step in found), skill]
         return composition_split(names) == self._split
+
+    def _on_page(self, kind: Kind) -> Ref | None:
+        """The record that the open page is about."""
+        record = None if self._page is None else self._page.record
+        return record if record is not None and record.kind is kind else None
+
+    def _stands_here(self, kind: Kind, value: Value) -> bool:
+        return self._page is None or self._page.has(kind, value)
 
     def _made_before(self, kind: Kind) -> Ref | None:
         """A record that an earlier part makes; None for another one."""
@@ -266,7 +281,9 @@ class Composer:
         return None
 
     def _others(self, kind: Kind, args: Args, name: str) -> list[Value]:
-        known = values(self.refs.now, kind, args)
+        if self._on_page(kind) is not None:
+            return []  # there is no other one here
+        known = [one for one in values(self.refs.now, kind, args) if self._stands_here(kind, one)]
         return [value for value in known if value not in (args[name], *args.values())]
 
     def _question(self, lookup: Lookup, hops: int) -> Part | None:

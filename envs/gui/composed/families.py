@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
@@ -14,7 +15,7 @@ from clawrl_gym.envs.gui.composed.heldout import handover, unwind
 from clawrl_gym.envs.gui.composed.obstacles import OBSTACLES
 from clawrl_gym.envs.gui.composed.plan import Plan
 from clawrl_gym.envs.gui.composed.skill import Unfit
-from clawrl_gym.envs.gui.composed.wording import request
+from clawrl_gym.envs.gui.composed.wording import plain_request, request
 from clawrl_gym.envs.task_ids import split_of_content
 
 MOST = 8
@@ -43,10 +44,13 @@ class Family:
     """Of one skill, so that what is asked belongs to one split, where others' compositions do."""
     applications: int = 1
     """At least so many."""
+    plain: bool = False
+    """Said plainly, and done on the page that is open: the text has the order of the work, and
+    training's names and wording in both splits."""
 
     def draw(self, draw: Draw, split: Split) -> Composed | None:
         """One task; None where these draws come to none."""
-        composer = Composer(draw, split)
+        composer = Composer(draw, split, plain=self.plain)
         try:
             self.build(composer, draw)
             plan = composer.plan()
@@ -54,13 +58,21 @@ class Family:
             return None
         if plan.difficulty > MOST or len(plan.hosts) < self.applications:
             return None
-        composed = Composed(plan, *request(draw, split, plan.parts))
+        if self.plain:
+            composed = Composed(plan, *plain_request(draw, plan.parts))
+        else:
+            composed = Composed(plan, *request(draw, split, plan.parts))
         strange = self.alone and split_of_content(composed.instruction) != split
         return None if strange else composed
 
 
 def _single(composer: Composer, draw: Draw) -> None:
     composer.add()
+
+
+def _chained(count: int, composer: Composer, draw: Draw) -> None:
+    for i in range(count):
+        composer.add(Twist(last=i == count - 1 > 0))
 
 
 def _chain(composer: Composer, draw: Draw) -> None:
@@ -138,6 +150,14 @@ _ALL = (
     Family("single", _single, alone=True),
     Family("unwind", _unwind, heldout_only=True),
 )
+_PLAIN = (
+    Family("one", partial(_chained, 1), alone=True, plain=True),
+    Family("three", partial(_chained, 3), heldout_only=True, plain=True),
+    Family("two", partial(_chained, 2), plain=True),
+)
 
 FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _ALL})
 """Sorted by name."""
+
+PLAIN_FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _PLAIN})
+"""So many things to do on one page, said plainly; three are never trained on. Sorted by name."""

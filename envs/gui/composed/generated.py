@@ -7,23 +7,23 @@ no training tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.apps.start import HOST as START
 from clawrl_gym.envs.gui.apps.start import Start, StartWorld
 from clawrl_gym.envs.gui.composed.desk import HOSTS, known_numbers
-from clawrl_gym.envs.gui.composed.families import FAMILIES, Composed
+from clawrl_gym.envs.gui.composed.families import FAMILIES, PLAIN_FAMILIES, Composed
 from clawrl_gym.envs.gui.composed.grading import ComposedGrader, Watched
 from clawrl_gym.envs.gui.families.family import Served
-from clawrl_gym.envs.gui.site import Site
 from clawrl_gym.envs.gui.task import GuiTask
 from clawrl_gym.envs.phrasing import with_budget
 from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, select_families
 
 PREFIX = "desk-"
-HELDOUT_FAMILIES = frozenset(name for name, family in FAMILIES.items() if family.heldout_only)
+_ALL_FAMILIES = {**FAMILIES, **PLAIN_FAMILIES}
+HELDOUT_FAMILIES = frozenset(name for name, family in _ALL_FAMILIES.items() if family.heldout_only)
 """Without training tasks."""
 SPARE_REPLIES = 3
 """Beyond what the oracle takes."""
@@ -42,19 +42,33 @@ def composed_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[GuiT
     return GeneratedTasks(chosen, make_task, PREFIX, HELDOUT_FAMILIES)
 
 
+def plain_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[GuiTask]:
+    """One to three things to do on the page that is open, said plainly; None takes all families.
+
+    Raises ConfigError for an unknown family or an empty list.
+    """
+    chosen = select_families(PLAIN_FAMILIES, families)
+    return GeneratedTasks(chosen, make_task, PREFIX, HELDOUT_FAMILIES)
+
+
 @lru_cache(maxsize=_KEPT_TASKS)
 def make_task(task_id: str) -> GuiTask:
     """The task of an id. Raises TaskError for what is not an id."""
-    parsed = parse_id(task_id, FAMILIES, PREFIX, HELDOUT_FAMILIES)
+    parsed = parse_id(task_id, _ALL_FAMILIES, PREFIX, HELDOUT_FAMILIES)
     return task_of(task_id, compose(parsed.family, parsed.split, parsed.number))
 
 
 def task_of(task_id: str, composed: Composed) -> GuiTask:
     """What was composed for an id, as a task."""
-    parsed, plan = parse_id(task_id, FAMILIES, PREFIX), composed.plan
+    parsed, plan = parse_id(task_id, _ALL_FAMILIES, PREFIX), composed.plan
     solution, said = plan.turns, plan.said
     turns = len(solution) + SPARE_REPLIES
-    sites: dict[str, Callable[[], Site]] = {START: Served(Start, _WORLD), **plan.start.sites()}
+    sites, expected = plan.start.sites(), plan.settled(plan.end)
+    if plan.page is None:
+        sites = {START: Served(Start, _WORLD), **sites}
+    else:
+        host = plan.page.host
+        sites, expected = {host: sites[host]}, {host: expected[host]}
     if said is not None:
         sites[said.host] = Watched(sites[said.host], said.right, said.about)
     return GuiTask(
@@ -62,9 +76,9 @@ def task_of(task_id: str, composed: Composed) -> GuiTask:
         family=parsed.family,
         split=parsed.split,
         instruction=with_budget(composed.instruction, turns),
-        start=f"http://{START}/",
+        start=f"http://{START}/" if plan.page is None else plan.page.url,
         grader=ComposedGrader(
-            plan.settled(plan.end),
+            expected,
             known_numbers(plan.start),
             None if said is None else said.right,
             "" if said is None else said.host,
@@ -79,5 +93,5 @@ def task_of(task_id: str, composed: Composed) -> GuiTask:
 
 def compose(family: str, split: Split, number: int) -> Composed:
     """What an id stands for, before it is a task."""
-    draw = partial(FAMILIES[family].draw, split=split)
+    draw = partial(_ALL_FAMILIES[family].draw, split=split)
     return first_drawn(f"{PREFIX}{family}/{split}/{number}", draw, _MAX_ATTEMPTS)

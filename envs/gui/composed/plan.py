@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from clawrl_gym.envs.gui.composed.desk import Desk, known_numbers, settled
 from clawrl_gym.envs.gui.composed.library import SKILLS
 from clawrl_gym.envs.gui.composed.lookups import LOOKUPS
+from clawrl_gym.envs.gui.composed.open_page import OpenPage
 from clawrl_gym.envs.gui.composed.skill import Args, Found, Refused, Value
 from clawrl_gym.envs.gui.families.family import Turns, answer, done
 from clawrl_gym.envs.gui.task import Step
@@ -101,6 +102,8 @@ class Plan:
     parts: tuple[Part, ...]
     start: Desk
     end: Desk
+    page: OpenPage | None = None
+    """On which all of it is done; None: from the start page on."""
 
     @property
     def hidden(self) -> int:
@@ -165,7 +168,7 @@ class Plan:
         turns: list[tuple[Step, ...]] = []
         for part in (self.parts[i] for i in order):
             turns += _pages(desk, part.glances)
-            turns += _way(desk, part.blind, blindly=part.holds)
+            turns += self._way(desk, part.blind, blindly=part.holds)
             said = part.said or said
         return (*turns, ending(None if said is None else said.blind))
 
@@ -177,9 +180,23 @@ class Plan:
             looks = (*((found.lookup, found.of) for found in part.found), *part.looks)
             turns += _pages(desk, looks)
             is_wrong = part is wrong
-            way = _way(desk, slip if is_wrong else part.deeds, blindly=is_wrong and part.holds)
+            deeds = slip if is_wrong else part.deeds
+            way = self._way(desk, deeds, blindly=is_wrong and part.holds)
             turns += way[:-1] if part.holds and not is_wrong else way
         return (*turns, ending(last))
+
+    def _way(self, desk: Desk, deeds: Sequence[Deed], *, blindly: bool) -> list[tuple[Step, ...]]:
+        """The turns of these deeds, which are carried out on the desk. `blindly`: as is done by who
+        does not look whether it is so already."""
+        turns: list[tuple[Step, ...]] = []
+        for name, args in deeds:
+            skill = SKILLS[name]
+            steps = skill.blind if blindly and skill.blind is not None else skill.steps
+            with suppress(*NOT_DONE):
+                way = steps(desk, args)
+                turns += way if self.page is None else way[-1:]
+            do(desk, (name, args))
+        return turns
 
     @property
     def is_sound(self) -> bool:
@@ -240,19 +257,6 @@ def _pages(desk: Desk, looks: Sequence[tuple[str, Value]]) -> Iterator[tuple[Ste
     for name, of in looks:
         with suppress(*NOT_DONE):
             yield from LOOKUPS[name].looks(desk, of)
-
-
-def _way(desk: Desk, deeds: Sequence[Deed], *, blindly: bool) -> list[tuple[Step, ...]]:
-    """The turns of these deeds, which are carried out on the desk. `blindly`: as is done by who
-    does not look whether it is so already."""
-    turns: list[tuple[Step, ...]] = []
-    for name, args in deeds:
-        skill = SKILLS[name]
-        steps = skill.blind if blindly and skill.blind is not None else skill.steps
-        with suppress(*NOT_DONE):
-            turns += steps(desk, args)
-        do(desk, (name, args))
-    return turns
 
 
 def _is_steady(found: Found, desk: Desk) -> bool:

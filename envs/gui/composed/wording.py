@@ -8,7 +8,7 @@ from types import MappingProxyType
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.gui.composed.plan import Part
-from clawrl_gym.envs.phrasing import Choices, Ordered, framed
+from clawrl_gym.envs.phrasing import Choices, Ordered, around, framed, in_order
 
 _OPENING: Choices = MappingProxyType(
     {
@@ -31,8 +31,23 @@ def request(draw: Draw, split: Split, parts: Sequence[Part]) -> Ordered:
     def depends(after: int, before: int) -> bool:
         return parts[after].depends_on(parts[before])
 
-    clauses = [_clause(draw, split, part) for part in parts]
-    return framed(draw, split, clauses, depends, _OPENING)
+    return framed(draw, split, clauses(draw, split, parts), depends, _OPENING)
+
+
+def plain_request(draw: Draw, parts: Sequence[Part]) -> Ordered:
+    """The request in the order of the work, in the wording of training."""
+    body, order = in_order(draw, len(parts), lambda: clauses(draw, "train", parts))
+    return surrounded(draw, "train", body), order
+
+
+def surrounded(draw: Draw, split: Split, body: str) -> str:
+    """A request's body with what is said before and after it."""
+    return around(draw, split, body, _OPENING)
+
+
+def clauses(draw: Draw, split: Split, parts: Sequence[Part]) -> list[str]:
+    """Each part as an imperative."""
+    return [_clause(draw, split, part) for part in parts]
 
 
 def _clause(draw: Draw, split: Split, part: Part) -> str:

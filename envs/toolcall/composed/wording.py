@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.phrasing import Choices, Ordered, around, framed, plain_styles
+from clawrl_gym.envs.phrasing import Choices, Ordered, around, framed, in_order
 from clawrl_gym.envs.toolcall.composed.plan import Part
 from clawrl_gym.envs.toolcall.composed.rules import ALWAYS
 
@@ -36,9 +36,7 @@ def request(draw: Draw, split: Split, parts: Sequence[Part]) -> Ordered:
 
 def plain_request(draw: Draw, parts: Sequence[Part]) -> Ordered:
     """The request in the order of the work, in the wording of training."""
-    style = draw.pick(plain_styles(len(parts)))
-    texts = clauses(draw, "train", parts)
-    body, order = style.write(draw, "train", texts, lambda after, before: False)
+    body, order = in_order(draw, len(parts), lambda: clauses(draw, "train", parts))
     return surrounded(draw, "train", body), order
 
 

@@ -1,0 +1,133 @@
+"""Demonstrations of single skills on the page that is open, which is true at every step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from clawrl_gym.core.types import Message, Split
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.gui.agent import GuiAgent
+from clawrl_gym.envs.gui.composed.families import PLAIN_FAMILIES, Composed
+from clawrl_gym.envs.gui.composed.generated import PREFIX, compose, plain_tasks, task_of
+from clawrl_gym.envs.gui.composed.library import SKILLS
+from clawrl_gym.envs.gui.composed.plan import Part, played
+from clawrl_gym.envs.gui.composed.wording import clauses, surrounded
+from clawrl_gym.envs.gui.config import GuiEnvConfig
+from clawrl_gym.envs.gui.families.family import done
+from clawrl_gym.envs.gui.task import Step, resolve
+from clawrl_gym.envs.gui.text import render
+from clawrl_gym.envs.phrasing import with_budget
+from clawrl_gym.envs.task_ids import parse_id
+from tools.tiny_policy.conversations import Conversation
+from tools.tiny_policy.page_tasks import written_turn
+from tools.tiny_policy.skill_words import NODS
+from tools.tiny_policy.skills import SkillDemonstrations
+from tools.tiny_policy.static_screen import StaticScreen
+
+BUDGETS = (5, 6)
+"""Replies that a request says there are: those of one and of two skills."""
+_OPTIONS = GuiEnvConfig()
+
+
+class Session:
+    """What was said and done so far, on paper."""
+
+    def __init__(self, task_id: str, request: str, budget: int, finished: Sequence[Part]) -> None:
+        """`finished`: what was done before the page is seen."""
+        composed = _composed(task_id)
+        deeds = [deed for part in finished for deed in part.deeds]
+        plan = replace(composed.plan, start=played(composed.plan.start, deeds))
+        self.desk, task = plan.start, task_of(task_id, replace(composed, plan=plan))
+        self._task, self._screen = task, StaticScreen.open(task, _OPTIONS)
+        self._pages = [f"{with_budget(request, budget)}\n\n{self._page()}"]
+        self._replies: list[Message] = []
+
+    def work(self, part: Part) -> None:
+        """All of a skill, in one reply, and the page that comes back."""
+        ((name, args),) = part.deeds
+        turn = SKILLS[name].steps(self.desk, args)[-1]
+        self._reply(turn)
+        for step in turn:
+            if (action := resolve(step, self._screen.look().lines)) is not None:
+                self._screen.act(action)
+        self._pages.append(self._page())
+
+    def say(self, text: str) -> None:
+        """A person's word above the page that has come back."""
+        self._pages[-1] = f"{text}\n\n{self._pages[-1]}"
+
+    def begun(self, skill: str) -> Conversation:
+        """The first page and what is done there, without all that is always said."""
+        page: Message = {"role": "user", "content": self._pages[0]}
+        return Conversation([page, self._replies[0]], skill)
+
+    def shown(self, skill: str) -> Conversation:
+        """All of it, with the last reply."""
+        self._reply(done())
+        prompt = GuiAgent(protocol="text").messages(self._pages, self._replies[:-1])
+        return Conversation([*prompt, self._replies[-1]], skill)
+
+    def _reply(self, turn: Sequence[Step]) -> None:
+        text = written_turn(self._screen.look().lines, self._task, turn)
+        self._replies.append({"role": "assistant", "content": text})
+
+    def _page(self) -> str:
+        return render(self._screen.look(), _OPTIONS.max_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class PageSkills(SkillDemonstrations):
+    """Plain tasks on pages."""
+
+    def ids(self, family: str, split: Split) -> Sequence[str]:
+        return plain_tasks([family]).ids(split)
+
+    def request(self, task_id: str) -> str:
+        return _composed(task_id).instruction
+
+    def clauses(self, draw: Draw, task_id: str) -> tuple[str, str]:
+        first, second = clauses(draw, "train", _composed(task_id).plan.parts)
+        return first, second
+
+    def surrounded(self, draw: Draw, body: str) -> str:
+        return surrounded(draw, "train", body)
+
+    def show_alone(self, task_id: str, chance: random.Random) -> Conversation:
+        (part,) = _composed(task_id).plan.parts
+        session = Session(task_id, self.request(task_id), BUDGETS[0], ())
+        if self.bare:
+            session.work(part)
+            return session.begun(part.skill)
+        return self._to_the_end(session, part, chance)
+
+    def show_one_of_two(
+        self, task_id: str, request: str, is_first: bool, chance: random.Random
+    ) -> Conversation:
+        first, second = _composed(task_id).plan.parts
+        finished = () if is_first else (first,)
+        session = Session(task_id, request, chance.choice(BUDGETS), finished)
+        return self._to_the_end(session, first if is_first else second, chance)
+
+    def show_both(
+        self, task_id: str, request: str, word: str, chance: random.Random
+    ) -> Conversation:
+        first, second = _composed(task_id).plan.parts
+        session = Session(task_id, request, chance.choice(BUDGETS), ())
+        session.work(first)
+        session.say(word)
+        return self._to_the_end(session, second, chance)
+
+    def _to_the_end(self, session: Session, part: Part, chance: random.Random) -> Conversation:
+        session.work(part)
+        if chance.random() < self.nods:
+            session.say(chance.choice(NODS))
+        return session.shown(part.skill)
+
+
+@lru_cache(maxsize=16)
+def _composed(task_id: str) -> Composed:
+    parsed = parse_id(task_id, PLAIN_FAMILIES, PREFIX)
+    return compose(parsed.family, parsed.split, parsed.number)
