@@ -16,6 +16,7 @@ from tools.tiny_policy.hints import HintedTalk, UnheededTalk, hinted
 from tools.tiny_policy.judging import JudgeDemonstrations
 from tools.tiny_policy.office_skills import OfficeSkills
 from tools.tiny_policy.page_drills import PageDrills
+from tools.tiny_policy.page_skills import PageSkills
 from tools.tiny_policy.page_tasks import PageDemonstrations
 from tools.tiny_policy.repositories import RepositoryDemonstrations
 from tools.tiny_policy.sessions import LongSessions
@@ -188,7 +189,8 @@ def skill_phases() -> tuple[Phase, ...]:
     What to write comes first and alone: copying names comes suddenly, after about a thousand steps,
     and later where there is more to read. Words, of which files are full, take longer. Who leads
     mostly nods at first, or going on is never learned; then orders, or it is learned without
-    anybody. Conversations come after that, and sums have to be drilled for them.
+    anybody. Conversations come after that, and sums have to be drilled for them. Pages are last:
+    where copying is sharp, what to act on is found after hundreds of steps.
     """
     bare, nodding = skills(bare=True), skills(orders=0.3)
     words = Mixture(((ShellSkills(bare=True, of_words=True), 0.7), (OfficeSkills(bare=True), 0.3)))
@@ -199,6 +201,15 @@ def skill_phases() -> tuple[Phase, ...]:
     drill = replace(plan_talk, steps=1200, batch=64, peak_lr=3e-3, seed=1001)
     together = replace(plan_talk, steps=1300, seed=1101)
     sharper = TrainingPlan(1150, 48, 2e-3, warmup_steps=50, seed=1201)
+    pages = Mixture(
+        (
+            (PageSkills(bare=True), 0.65),
+            (skills(orders=1.0), 0.2),
+            (drilled(sums=0.3, talk=0.7), 0.15),
+        )
+    )
+    plan_pages = TrainingPlan(900, 32, 3e-3, warmup_steps=50, seed=1301)
+    plan_all = TrainingPlan(1000, BATCH, 2e-3, warmup_steps=50, seed=1501)
     return (
         Phase("requests", bare, short),
         Phase("sessions", nodding, plan),
@@ -211,13 +222,20 @@ def skill_phases() -> tuple[Phase, ...]:
         Phase("sums", drilled(sums=0.8, talk=0.1), drill),
         Phase("all skills", drilled(sums=0.12, talk=0.4), together),
         Phase("all skills, sharper", drilled(sums=0.3, talk=0.3), sharper),
+        Phase("pages", pages, plan_pages),
+        Phase(
+            "sessions with pages",
+            on_pages(0.38, orders=0.5, sums=0.12, talk=0.18),
+            replace(plan_pages, peak_lr=2.5e-3, seed=1401),
+        ),
+        Phase("all of it", on_pages(0.25, orders=1.0, sums=0.2, talk=0.2), plan_all),
     )
 
 
-def skills(*, orders: float = 0.5, bare: bool = False) -> Mixture:
+def skills(*, orders: float = 0.5, bare: bool = False, of_shell: float = SHELL) -> Mixture:
     """Single skills of the terminal and of the office."""
     shell, office = (kind(orders=orders, bare=bare) for kind in (ShellSkills, OfficeSkills))
-    return Mixture(((shell, SHELL), (office, 1 - SHELL)))
+    return Mixture(((shell, of_shell), (office, 1 - of_shell)))
 
 
 def talking() -> Mixture:
@@ -238,6 +256,19 @@ def drilled(*, sums: float, talk: float) -> Mixture:
     """Sums and conversations in these shares; the rest is single skills."""
     shown = skills(orders=1.0)
     return Mixture(((SumDrills(), sums), (talking(), talk), (shown, 1 - sums - talk)))
+
+
+def on_pages(pages: float, *, orders: float, sums: float, talk: float) -> Mixture:
+    """Skills on pages, sums with and without pupils, and conversations in these shares; the rest is
+    skills of the terminal and of the office."""
+    return Mixture(
+        (
+            (PageSkills(orders=orders), pages),
+            (SumDrills(pupils=0.5), sums),
+            (talking(), talk),
+            (skills(orders=1.0, of_shell=0.5), 1 - pages - sums - talk),
+        )
+    )
 
 
 def _habits(name: str, source: Source, seed: int, batch: int = BATCH) -> Phase:
