@@ -190,7 +190,8 @@ def skill_phases() -> tuple[Phase, ...]:
     and later where there is more to read. Words, of which files are full, take longer. Who leads
     mostly nods at first, or going on is never learned; then orders, or it is learned without
     anybody. Conversations come after that, and sums have to be drilled for them. Pages are last:
-    where copying is sharp, what to act on is found after hundreds of steps.
+    where copying is sharp, what to act on is found after hundreds of steps. All that makes going on
+    rarer than trying finds; a few nods bring it back.
     """
     bare, nodding = skills(bare=True), skills(orders=0.3)
     words = Mixture(((ShellSkills(bare=True, of_words=True), 0.7), (OfficeSkills(bare=True), 0.3)))
@@ -225,17 +226,22 @@ def skill_phases() -> tuple[Phase, ...]:
         Phase("pages", pages, plan_pages),
         Phase(
             "sessions with pages",
-            on_pages(0.38, orders=0.5, sums=0.12, talk=0.18),
+            on_pages(0.38, sums=0.12, talk=0.18, nods=(0.0, 0.0, 0.5)),
             replace(plan_pages, peak_lr=2.5e-3, seed=1401),
         ),
-        Phase("all of it", on_pages(0.25, orders=1.0, sums=0.2, talk=0.2), plan_all),
+        Phase("all of it", on_pages(0.25, sums=0.2, talk=0.2), plan_all),
+        Phase(
+            "nods",
+            on_pages(0.25, nods=(0.06, 0.4, 0.05), sums=0.2, talk=0.2),
+            replace(plan_all, steps=150, peak_lr=1e-3, seed=1601),
+        ),
     )
 
 
-def skills(*, orders: float = 0.5, bare: bool = False, of_shell: float = SHELL) -> Mixture:
+def skills(*, orders: float = 0.5, bare: bool = False) -> Mixture:
     """Single skills of the terminal and of the office."""
     shell, office = (kind(orders=orders, bare=bare) for kind in (ShellSkills, OfficeSkills))
-    return Mixture(((shell, of_shell), (office, 1 - of_shell)))
+    return Mixture(((shell, SHELL), (office, 1 - SHELL)))
 
 
 def talking() -> Mixture:
@@ -258,15 +264,20 @@ def drilled(*, sums: float, talk: float) -> Mixture:
     return Mixture(((SumDrills(), sums), (talking(), talk), (shown, 1 - sums - talk)))
 
 
-def on_pages(pages: float, *, orders: float, sums: float, talk: float) -> Mixture:
+def on_pages(
+    pages: float, *, sums: float, talk: float, nods: tuple[float, float, float] = (0.0, 0.0, 0.0)
+) -> Mixture:
     """Skills on pages, sums with and without pupils, and conversations in these shares; the rest is
-    skills of the terminal and of the office."""
+    skills of the terminal and of the office, as often. `nods`: how often who leads only nods, in
+    the terminal, in the office and on pages."""
+    shell, office, page = (1 - share for share in nods)
+    others = Mixture(((ShellSkills(orders=shell), 0.5), (OfficeSkills(orders=office), 0.5)))
     return Mixture(
         (
-            (PageSkills(orders=orders), pages),
+            (PageSkills(orders=page), pages),
             (SumDrills(pupils=0.5), sums),
             (talking(), talk),
-            (skills(orders=1.0, of_shell=0.5), 1 - pages - sums - talk),
+            (others, 1 - pages - sums - talk),
         )
     )
 
