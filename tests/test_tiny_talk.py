@@ -140,6 +140,23 @@ def test_drills_give_right_answers_to_problems_of_their_split() -> None:
     assert len(forms) == len(STYLES) - len(OF_PUPILS)
 
 
+def test_drills_with_pupils_show_an_answer_and_what_is_said_of_it() -> None:
+    forms = set()
+    for shown in itertools.islice(SumDrills(pupils=0.5).conversations(2), 200):
+        request, reply = (str(message["content"]) for message in shown.messages)
+        forms.add(shown.family)
+        is_of_pupil = shown.family.removeprefix("sum-") in {style.name for style in OF_PUPILS}
+        claim = re.search(r" wrote (\d+)\.$", request)
+        assert (claim is not None) is is_of_pupil
+        if claim is not None:
+            (told,) = re.findall(r"(\d+) ([+-]) (\d+)", reply)
+            first, second = int(told[0]), int(told[2])
+            answer = first + second if told[1] == "+" else first - second
+            is_praised = " not " not in reply
+            assert is_praised is (answer == int(claim[1])), (request, reply)
+    assert len(forms) == len(STYLES)
+
+
 def style_of(text: str, task: ConversationTask) -> str:
     """The name of the one style that has a form for a text."""
     problem = task.problem
