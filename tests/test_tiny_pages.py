@@ -96,7 +96,7 @@ def _reward(env: GuiEnv, task: object, *, slipped: bool) -> float:
     env.reset(options={"task": task.id})
     total = 0.0
     for turn in page_slips.demonstrated_turns(task, 0.0 if slipped else 1.0):
-        _, reward, terminated, truncated, _ = env.step(written_turn(env, task, turn))
+        _, reward, terminated, truncated, _ = env.step(written_turn(env.view.lines, task, turn))
         total += float(reward)
         if terminated or truncated:
             break
