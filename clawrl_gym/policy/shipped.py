@@ -11,8 +11,8 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
 )
 """Folders of the models that come with the package, by what `policy.model` calls them: Qwen3 of
 under a million parameters, made by the recipes in `tools/tiny_policy`: `tiny` for all environments,
-`tiny_skills` for what single skills of the terminal and of an office compose to, and for
-conversations."""
+`tiny_skills` for what single skills of the terminal, of an office and of web pages compose to, and
+for conversations."""
 
 
 def shipped_dir(name: str = "tiny") -> Path:
