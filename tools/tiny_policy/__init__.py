@@ -6,6 +6,6 @@ files, calls tools, mends a line of a repository, and works on web pages. Its ch
 digest: long system messages, tool schemas and what OpenClaw adds to messages are cut to what it can
 read. Other models bring their own template.
 
-`--policy tiny_skills` makes the other one, of single skills of the terminal, an office and pages, and
-conversations.
+`--policy tiny_skills` makes the other one, of single skills of the terminal, an office and
+pages, and of conversations.
 """

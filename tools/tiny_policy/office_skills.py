@@ -24,11 +24,8 @@ from clawrl_gym.envs.toolcall.office.toolset import OfficeTools
 from clawrl_gym.envs.toolcall.schema import name_of
 from clawrl_gym.envs.toolcall.toolbox import Toolbox
 from tools.tiny_policy.conversations import Conversation
-from tools.tiny_policy.skill_words import NODS
-from tools.tiny_policy.skills import SkillDemonstrations
+from tools.tiny_policy.skills import SessionSkills
 
-BUDGETS = (5, 6)
-"""Replies that a request says there are: those of one and of two skills."""
 LOOKS: Mapping[str, str] = MappingProxyType(
     {"P": "person", "T": "ticket", "M": "meeting", "I": "item", "O": "order"}
 )
@@ -37,7 +34,7 @@ TIMEOUT_S = 1.0
 
 
 @dataclass(slots=True)
-class Session:
+class OfficeSession:
     """What was said and done so far."""
 
     tools: Toolbox
@@ -71,7 +68,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class OfficeSkills(SkillDemonstrations):
+class OfficeSkills(SessionSkills[Part, OfficeSession]):
     """Plain tool-call tasks."""
 
     looks: float = 0.25
@@ -90,46 +87,32 @@ class OfficeSkills(SkillDemonstrations):
     def surrounded(self, draw: Draw, body: str) -> str:
         return surrounded(draw, "train", body)
 
-    def show_alone(self, task_id: str, chance: random.Random) -> Conversation:
-        (part,) = _composed(task_id).plan.parts
-        if self.bare:
-            ((name, arguments),) = part.calls
-            call = Call("call-1", name, json.dumps(arguments))
-            request: Message = {"role": "user", "content": self.request(task_id)}
-            return Conversation([request, message_of(Reply("", (call,)))], part.skill)
-        session = _session(task_id, self.request(task_id), BUDGETS[0])
-        return self._to_the_end(session, part, chance)
+    def parts(self, task_id: str) -> Sequence[Part]:
+        return _composed(task_id).plan.parts
 
-    def show_one_of_two(
-        self, task_id: str, request: str, is_first: bool, chance: random.Random
-    ) -> Conversation:
-        first, second = _composed(task_id).plan.parts
-        done = () if is_first else first.calls
-        session = _session(task_id, request, chance.choice(BUDGETS), done)
-        return self._to_the_end(session, first if is_first else second, chance)
+    def session(
+        self, task_id: str, request: str, budget: int, finished: Sequence[Part]
+    ) -> OfficeSession:
+        composed = _composed(task_id)
+        done = [call for part in finished for call in part.calls]
+        offered = task_of(task_id, composed).tools
+        toolbox = Toolbox({"office": OfficeTools(played(composed.plan.start, done))}, offered)
+        asked = ToolCallAgent().messages([with_budget(request, budget)], [])
+        return OfficeSession(toolbox, asked)
 
-    def show_both(
-        self, task_id: str, request: str, word: str, chance: random.Random
-    ) -> Conversation:
-        first, second = _composed(task_id).plan.parts
-        session = _session(task_id, request, chance.choice(BUDGETS))
-        self._work(session, first, chance)
-        session.say(word)
-        return self._to_the_end(session, second, chance)
-
-    def _to_the_end(self, session: Session, part: Part, chance: random.Random) -> Conversation:
-        self._work(session, part, chance)
-        if chance.random() < self.nods:
-            session.say(chance.choice(NODS))
-        return session.shown(part.skill)
-
-    def _work(self, session: Session, part: Part, chance: random.Random) -> None:
-        """All of a skill, with a look before it or without."""
+    def work(self, session: OfficeSession, part: Part, chance: random.Random) -> None:
+        """With a look before it or without."""
         (call,) = part.calls
         looks = [look for look in looks_at(call) if look[0] in session.offered]
         if looks and chance.random() < self.looks:
             session.run(chance.choice(looks))
         session.run(call)
+
+    def show_bare(self, task_id: str, part: Part) -> Conversation:
+        ((name, arguments),) = part.calls
+        call = Call("call-1", name, json.dumps(arguments))
+        request: Message = {"role": "user", "content": self.request(task_id)}
+        return Conversation([request, message_of(Reply("", (call,)))], part.skill)
 
 
 def looks_at(call: CallSpec) -> list[CallSpec]:
@@ -142,11 +125,3 @@ def looks_at(call: CallSpec) -> list[CallSpec]:
 def _composed(task_id: str) -> Composed:
     parsed = parse_id(task_id, PLAIN_FAMILIES, PREFIX)
     return compose(parsed.family, parsed.split, parsed.number)
-
-
-def _session(task_id: str, request: str, budget: int, done: Sequence[CallSpec] = ()) -> Session:
-    """With what was done before."""
-    composed = _composed(task_id)
-    offered = task_of(task_id, composed).tools
-    toolbox = Toolbox({"office": OfficeTools(played(composed.plan.start, done))}, offered)
-    return Session(toolbox, ToolCallAgent().messages([with_budget(request, budget)], []))

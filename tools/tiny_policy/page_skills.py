@@ -23,16 +23,13 @@ from clawrl_gym.envs.phrasing import with_budget
 from clawrl_gym.envs.task_ids import parse_id
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.page_tasks import written_turn
-from tools.tiny_policy.skill_words import NODS
-from tools.tiny_policy.skills import SkillDemonstrations
+from tools.tiny_policy.skills import BUDGETS, SessionSkills
 from tools.tiny_policy.static_screen import StaticScreen
 
-BUDGETS = (5, 6)
-"""Replies that a request says there are: those of one and of two skills."""
 _OPTIONS = GuiEnvConfig()
 
 
-class Session:
+class PageSession:
     """What was said and done so far, on paper."""
 
     def __init__(self, task_id: str, request: str, budget: int, finished: Sequence[Part]) -> None:
@@ -79,7 +76,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class PageSkills(SkillDemonstrations):
+class PageSkills(SessionSkills[Part, PageSession]):
     """Plain tasks on pages."""
 
     def ids(self, family: str, split: Split) -> Sequence[str]:
@@ -95,36 +92,21 @@ class PageSkills(SkillDemonstrations):
     def surrounded(self, draw: Draw, body: str) -> str:
         return surrounded(draw, "train", body)
 
-    def show_alone(self, task_id: str, chance: random.Random) -> Conversation:
-        (part,) = _composed(task_id).plan.parts
-        session = Session(task_id, self.request(task_id), BUDGETS[0], ())
-        if self.bare:
-            session.work(part)
-            return session.begun(part.skill)
-        return self._to_the_end(session, part, chance)
+    def parts(self, task_id: str) -> Sequence[Part]:
+        return _composed(task_id).plan.parts
 
-    def show_one_of_two(
-        self, task_id: str, request: str, is_first: bool, chance: random.Random
-    ) -> Conversation:
-        first, second = _composed(task_id).plan.parts
-        finished = () if is_first else (first,)
-        session = Session(task_id, request, chance.choice(BUDGETS), finished)
-        return self._to_the_end(session, first if is_first else second, chance)
+    def session(
+        self, task_id: str, request: str, budget: int, finished: Sequence[Part]
+    ) -> PageSession:
+        return PageSession(task_id, request, budget, finished)
 
-    def show_both(
-        self, task_id: str, request: str, word: str, chance: random.Random
-    ) -> Conversation:
-        first, second = _composed(task_id).plan.parts
-        session = Session(task_id, request, chance.choice(BUDGETS), ())
-        session.work(first)
-        session.say(word)
-        return self._to_the_end(session, second, chance)
-
-    def _to_the_end(self, session: Session, part: Part, chance: random.Random) -> Conversation:
+    def work(self, session: PageSession, part: Part, chance: random.Random) -> None:
         session.work(part)
-        if chance.random() < self.nods:
-            session.say(chance.choice(NODS))
-        return session.shown(part.skill)
+
+    def show_bare(self, task_id: str, part: Part) -> Conversation:
+        session = self.session(task_id, self.request(task_id), BUDGETS[0], ())
+        session.work(part)
+        return session.begun(part.skill)
 
 
 @lru_cache(maxsize=16)

@@ -11,6 +11,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
@@ -25,6 +26,20 @@ from tools.tiny_policy.skill_words import (
     PEOPLE,
     WILL_BE_DONE,
 )
+
+BUDGETS = (5, 6)
+"""Replies that a request says there are, of a session of one and of two skills."""
+
+
+class Skilled(Protocol):
+    """A part of a task."""
+
+    @property
+    def skill(self) -> str: ...
+
+
+PartT = TypeVar("PartT", bound=Skilled)
+SessionT = TypeVar("SessionT", bound="Session")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +132,71 @@ class SkillDemonstrations(ABC):
         self, task_id: str, request: str, word: str, chance: random.Random
     ) -> Conversation:
         """The first thing; then a person says the word, and the second is done."""
+
+
+class Session(Protocol):
+    """What was said and done so far, where a skill is done by a reply and what comes back."""
+
+    def say(self, text: str) -> None:
+        """A person's word behind what came back last."""
+        ...
+
+    def shown(self, skill: str) -> Conversation:
+        """All of it, with the last reply."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSkills(SkillDemonstrations, Generic[PartT, SessionT]):
+    """Skills that are shown in sessions, of which a task's parts say what is done."""
+
+    def show_alone(self, task_id: str, chance: random.Random) -> Conversation:
+        (part,) = self.parts(task_id)
+        if self.bare:
+            return self.show_bare(task_id, part)
+        session = self.session(task_id, self.request(task_id), BUDGETS[0], ())
+        return self._to_the_end(session, part, chance)
+
+    def show_one_of_two(
+        self, task_id: str, request: str, is_first: bool, chance: random.Random
+    ) -> Conversation:
+        first, second = self.parts(task_id)
+        finished = () if is_first else (first,)
+        session = self.session(task_id, request, chance.choice(BUDGETS), finished)
+        return self._to_the_end(session, first if is_first else second, chance)
+
+    def show_both(
+        self, task_id: str, request: str, word: str, chance: random.Random
+    ) -> Conversation:
+        first, second = self.parts(task_id)
+        session = self.session(task_id, request, chance.choice(BUDGETS), ())
+        self.work(session, first, chance)
+        session.say(word)
+        return self._to_the_end(session, second, chance)
+
+    @abstractmethod
+    def parts(self, task_id: str) -> Sequence[PartT]:
+        """The skills of a task, in the order of its text."""
+
+    @abstractmethod
+    def session(
+        self, task_id: str, request: str, budget: int, finished: Sequence[PartT]
+    ) -> SessionT:
+        """As it begins; `finished` was done before."""
+
+    @abstractmethod
+    def work(self, session: SessionT, part: PartT, chance: random.Random) -> None:
+        """All of a skill."""
+
+    @abstractmethod
+    def show_bare(self, task_id: str, part: PartT) -> Conversation:
+        """A request and what does it, without all that is always said."""
+
+    def _to_the_end(self, session: SessionT, part: PartT, chance: random.Random) -> Conversation:
+        self.work(session, part, chance)
+        if chance.random() < self.nods:
+            session.say(chance.choice(NODS))
+        return session.shown(part.skill)
 
 
 def one_of_two(draw: Draw, first: str, second: str) -> tuple[str, bool]:
