@@ -394,6 +394,17 @@ def test_side_effects_are_refused_and_titles_in_another_case_are_not(env: ToolCa
     assert looked_at
 
 
+def test_whoever_calls_on_until_the_replies_are_used_up_earns_nothing(env: ToolCallEnv) -> None:
+    for task, composed in plain()[::4]:
+        *calls, last = composed.plan.turns
+        assert task.turns is not None
+        look: Turn = ("find_people", {"name": "Ana"})
+        spare = task.turns - len(calls)
+        assert not solves(env, task.id, [*calls, *[look] * spare])
+        assert "nobody was told" in env.report
+        assert solves(env, task.id, [*calls, *[look] * (spare - 1), last])
+
+
 def test_tools_that_are_needed_are_offered_beside_others_that_are_not() -> None:
     for task, composed in drawn():
         assert task.tools is not None

@@ -18,6 +18,7 @@ from clawrl_gym.envs.toolcall.composed.goals import (
     CONFIRMING,
     LOOKS,
     ConfirmationGoal,
+    DoneGoal,
     NameGoal,
     OfficeGoal,
     SeenGoal,
@@ -104,6 +105,7 @@ def _as_reply(turn: Turn) -> str | list[tuple[str, Json]]:
 
 def _goals(plan: Plan) -> Iterator[Goal]:
     yield OfficeGoal(state_of(plan.end))
+    yield DoneGoal()
     for part in plan.parts:
         if isinstance(part.answer, int):
             yield AnswerGoal(str(part.answer))

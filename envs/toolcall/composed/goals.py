@@ -38,6 +38,16 @@ class OfficeGoal:
 
 
 @dataclass(frozen=True, slots=True)
+class DoneGoal:
+    """The last reply calls nothing: the user was told that all is done, and does not wait on."""
+
+    def missing(self, outcome: Outcome) -> Sequence[str]:
+        said = [utterance.text for utterance in outcome.transcript if utterance.role == "assistant"]
+        is_told = bool(said) and not decode(said[-1]).calls
+        return () if is_told else ("the last reply was still a call: nobody was told of an end",)
+
+
+@dataclass(frozen=True, slots=True)
 class NameGoal:
     """The last reply says a name, and is no list of all that it could be."""
 
