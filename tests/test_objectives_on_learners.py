@@ -46,7 +46,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     **{
         f"{algorithm}, {teacher}": {
             "algorithm": algorithm,
-            "distillation": {"teacher": teacher, "average_decay": DECAY},
+            "distillation": {"form": "sampled", "teacher": teacher, "average_decay": DECAY},
         }
         for algorithm in ("opd", "hybrid")
         for teacher in ("policy", "frozen", "average")
@@ -63,7 +63,10 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
         for algorithm in ("opd", "hybrid")
         for of, kind in TOPK
     },
-    "hybrid, kl": {"algorithm": "hybrid", "kl_coef": 0.3, "opd_weight": 0.5},
+    "hybrid, kl": {
+        "algorithm": "hybrid", "kl_coef": 0.3, "opd_weight": 0.5,
+        "distillation": {"form": "sampled"},
+    },
 }  # fmt: skip
 NO_MASKS = {
     "token_ratio_min": 0, "token_ratio_max": None,

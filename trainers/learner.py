@@ -137,11 +137,12 @@ class Learner:
             self.trainer.max_tokens_per_pack,
             draw=random.Random(f"{self.seed}:{version}"),
         )
+        lessons = self.trainer.distillation
         watch = StepMetrics(
             version,
             objectives(self.trainer),
             self.trainer.tis_cap,
-            self.trainer.distillation.gap_clip,
+            lessons.gap_clip if lessons.form == "sampled" else None,
         )
         taught: list[Taught] = []
         with memory_errors("for log-probs before the update", *self._limits):

@@ -32,9 +32,10 @@ class StepMetrics:
     """Sums of one step; `metrics` turns them into means."""
 
     def __init__(
-        self, version: int, objectives: frozenset[str], tis_cap: float, gap_clip: float
+        self, version: int, objectives: frozenset[str], tis_cap: float, gap_clip: float | None
     ) -> None:
-        """`objectives` are the terms of the loss as it was configured."""
+        """`objectives` are the terms of the loss as it was configured; `gap_clip` is None where no
+        gap is cut."""
         self.version = version
         self.objectives = objectives
         self.loss = 0.0
@@ -135,7 +136,7 @@ class EngineGap:
 class TeacherGap:
     """How far the teacher's log-probs are from the learner's, before the update."""
 
-    def __init__(self, gap_clip: float) -> None:
+    def __init__(self, gap_clip: float | None) -> None:
         self._clip = gap_clip
         self._tokens = 0
         self._sum = 0.0
@@ -147,15 +148,18 @@ class TeacherGap:
         self._tokens += len(gaps_M)
         self._sum += float(gaps_M.sum())
         self._abs += float(np.abs(gaps_M).sum())
-        self._clipped += int((np.abs(gaps_M) > self._clip).sum())
+        if self._clip is not None:
+            self._clipped += int((np.abs(gaps_M) > self._clip).sum())
 
     def metrics(self) -> dict[str, float]:
         """Means over tokens; empty without any."""
         if not self._tokens:
             return {}
-        return {
+        metrics = {
             "teacher/tokens": float(self._tokens),
             "teacher/gap_mean": self._sum / self._tokens,
             "teacher/gap_abs": self._abs / self._tokens,
-            "teacher/gap_clipped": self._clipped / self._tokens,
         }
+        if self._clip is not None:
+            metrics["teacher/gap_clipped"] = self._clipped / self._tokens
+        return metrics

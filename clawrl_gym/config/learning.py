@@ -82,9 +82,10 @@ class DistillationConfig(Part):
     average_decay: float = Field(0.95, ge=0, lt=1)
     """teacher=average: how much of it an update leaves; it is about the mean of the last
     1 / (1 - average_decay) updates."""
-    form: Literal["sampled", "topk"] = "sampled"
-    """`sampled`: a policy gradient on the sampled tokens; `topk`: a divergence over the `top_k`
-    most likely tokens and one bin for all others."""
+    form: Literal["topk", "sampled"] = "topk"
+    """`topk`: a divergence over the `top_k` most likely tokens and one bin for all others, which
+    says what is better; `sampled`: a policy gradient on the sampled tokens, which says of most
+    only that they are worse, and lets their probability go anywhere."""
     gap_clip: float = Field(5.0, gt=0)
     """sampled: the teacher's log-prob less the policy's is cut to plus and minus this."""
     top_k: int = Field(20, ge=1)
