@@ -47,7 +47,7 @@ def evaluation(env: str, folder: Path) -> dict[str, Any]:
     gain, seed = 0.0, 0
     if after:
         gain, seed = GAINS.get(folder.parent.name, 0.01) * 16, int(folder.name[4])
-    solved = (12 if after else 20) if env == "terminal" else TASKS
+    solved = (12 if after else 20) if env == "terminal_plain" else TASKS
     scores: dict[str, float] = {}
     if env == "conversation":
         scores = {"personalization": 0.1 + gain + 0.01 * seed, "correct": 1.0}

@@ -45,7 +45,7 @@ def learn(folder: Path, recipe: str, seed: int, resumed: bool) -> int:
     sys.stdout.write("vLLM: loading weights\n")
     sys.stdout.flush()
     gain = GAINS.get(recipe, 0.01)
-    env = "terminal" if recipe == "general_terminal" else "conversation"
+    env = "terminal" if recipe == "general_terminal_plain" else "conversation"
     with (folder / "metrics.jsonl").open("a") as lines:
         for step in UPDATES:
             row: dict[str, float] = {"step": step}

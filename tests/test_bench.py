@@ -27,7 +27,7 @@ COMMANDS = Commands(
     (sys.executable, "-m", "tests.fake_measure"),
 )
 BOTH = "experiment=personal_binary,personal_hybrid"
-TERMINAL = "experiment=general_terminal"
+TERMINAL = "experiment=general_terminal_plain"
 """A recipe that is quickly composed: without the rules of a judge."""
 
 
@@ -92,17 +92,17 @@ def test_every_recipe_runs_over_the_same_seeds_and_all_are_compared(
 
 def test_what_was_forgotten_elsewhere_shows(whole: tuple[Bench, str]) -> None:
     runs, _ = whole
-    measured = runs.recipes["personal_binary"]["heldout"]["terminal success"]
+    measured = runs.recipes["personal_binary"]["heldout"]["terminal_plain success"]
     assert measured == [{"step": 0, "values": [0.5, 0.5]}, {"step": 16, "values": [0.3, 0.3]}]
     assert "0.50 → 0.30, -0.20 (-0.34 to -0.06)" in (runs.dir / "bench.md").read_text()
 
 
 def test_the_baseline_is_measured_once_for_all_recipes_and_seeds(whole: tuple[Bench, str]) -> None:
     runs, printed = whole
-    assert runs.starts("baseline-tiny") == ["begun"]
+    assert runs.starts("baseline-tiny_skills") == ["begun"]
     assert runs.starts("personal_hybrid/seed1-measured") == ["begun"]
     assert "gained +0.80 (+0.72 to +0.89) on conversation personalization" in printed
-    assert "lost 0.20 (0.06 to 0.34) on terminal success" in printed
+    assert "lost 0.20 (0.06 to 0.34) on terminal_plain success" in printed
     assert "is not distinguishable from before on conversation correct" in printed
     assert "Budgets are equal: 48 training episodes a run." in printed
     assert (runs.dir / "bench_matrix.svg").read_text().count('class="own"') == 4
@@ -111,23 +111,23 @@ def test_the_baseline_is_measured_once_for_all_recipes_and_seeds(whole: tuple[Be
 async def test_what_is_not_measured_yet_is_measured_later_and_nothing_twice(runs: Bench) -> None:
     runs.order({"measure personal_binary/seed0-measured": "half"})
     one = ("seeds=1", "experiment=personal_binary")
-    code, printed = await runs.run(*one, "matrix=conversation,terminal")
+    code, printed = await runs.run(*one, "matrix=conversation,terminal_plain")
     assert code == 1
     assert "personal_binary seed 0, measured: exit code 1: error: EnvError: no browser" in printed
     runs.order({})
-    code, _ = await runs.run(*one, "matrix=conversation,terminal,toolcall")  # one more
+    code, _ = await runs.run(*one, "matrix=conversation,terminal_plain,toolcall_plain")  # one more
     assert code == 0
     assert runs.starts("personal_binary/seed0-measured") == ["begun", "begun"]
-    assert runs.starts("baseline-tiny") == ["begun", "begun"]
+    assert runs.starts("baseline-tiny_skills") == ["begun", "begun"]
     assert runs.starts("personal_binary/seed0") == ["begun"]
-    assert "toolcall success" in runs.recipes["personal_binary"]["heldout"]
+    assert "toolcall_plain success" in runs.recipes["personal_binary"]["heldout"]
 
 
 async def test_a_baseline_that_fails_leaves_changes_open_and_the_runs_go_on(runs: Bench) -> None:
-    runs.order({f"measure {runs.dir.name}/baseline-tiny": "fail"})
+    runs.order({f"measure {runs.dir.name}/baseline-tiny_skills": "fail"})
     code, printed = await runs.run("seeds=1", "experiment=personal_hybrid")
     assert code == 1
-    assert "baseline of tiny: exit code 1" in printed
+    assert "baseline of tiny_skills: exit code 1" in printed
     assert "Nothing is measured before and after yet." in printed
     assert runs.recipes["personal_hybrid"]["seeds"] == [0]
 
@@ -136,83 +136,83 @@ async def test_finished_runs_are_kept(runs: Bench) -> None:
     await runs.run(TERMINAL)
     code, printed = await runs.run(TERMINAL)
     assert code == 0
-    assert "general_terminal seed 0 was done before" in printed
-    assert runs.starts("general_terminal/seed0") == ["begun"]
+    assert "general_terminal_plain seed 0 was done before" in printed
+    assert runs.starts("general_terminal_plain/seed0") == ["begun"]
 
 
 async def test_more_seeds_only_run_what_is_missing(runs: Bench) -> None:
     await runs.run(TERMINAL, "seeds=1")
     await runs.run(TERMINAL, "seeds=2")
-    assert runs.starts("general_terminal/seed0") == ["begun"]
-    assert runs.starts("general_terminal/seed1") == ["begun"]
+    assert runs.starts("general_terminal_plain/seed0") == ["begun"]
+    assert runs.starts("general_terminal_plain/seed1") == ["begun"]
 
 
 async def test_a_failed_run_does_not_end_the_others_and_runs_again(runs: Bench) -> None:
-    runs.order({"general_terminal 0": "fail"})
+    runs.order({"general_terminal_plain 0": "fail"})
     code, printed = await runs.run(TERMINAL)
     assert code == 1
     assert "exit code 1: error: EnvError: the sandbox is gone" in printed
-    assert "general_terminal seed 1 done" in printed
-    assert runs.recipes["general_terminal"]["seeds"] == [1]
+    assert "general_terminal_plain seed 1 done" in printed
+    assert runs.recipes["general_terminal_plain"]["seeds"] == [1]
     assert "the sandbox is gone" in (runs.dir / "bench.html").read_text()
     runs.order({})
     code, _ = await runs.run(TERMINAL)
     assert code == 0
-    assert runs.recipes["general_terminal"]["seeds"] == [0, 1]
-    assert runs.starts("general_terminal/seed0.failed1") == ["begun"]
+    assert runs.recipes["general_terminal_plain"]["seeds"] == [0, 1]
+    assert runs.starts("general_terminal_plain/seed0.failed1") == ["begun"]
 
 
 async def test_a_run_that_was_killed_goes_on_where_it_stopped(runs: Bench) -> None:
-    runs.order({"general_terminal 1": "die"})
+    runs.order({"general_terminal_plain 1": "die"})
     code, printed = await runs.run(TERMINAL)
     assert code == 1
     assert "ended by signal 9" in printed
     code, printed = await runs.run(TERMINAL)
     assert code == 0
-    assert "general_terminal seed 1 goes on" in printed
-    assert runs.starts("general_terminal/seed1") == ["begun", "resumed"]
+    assert "general_terminal_plain seed 1 goes on" in printed
+    assert runs.starts("general_terminal_plain/seed1") == ["begun", "resumed"]
 
 
 async def test_a_stopped_bench_stops_its_run_and_goes_on_later(runs: Bench) -> None:
-    runs.order({"general_terminal 0": "wait"})
+    runs.order({"general_terminal_plain 0": "wait"})
     going = asyncio.create_task(runs.run(TERMINAL))
-    await until((runs.dir / "general_terminal/seed0/waiting").exists)
+    await until((runs.dir / "general_terminal_plain/seed0/waiting").exists)
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going
-    record = json.loads((runs.dir / "general_terminal/seed0.json").read_text())
+    record = json.loads((runs.dir / "general_terminal_plain/seed0.json").read_text())
     assert record["exit_code"] is None
     code, _ = await runs.run(TERMINAL)
     assert code == 0
-    assert runs.starts("general_terminal/seed0") == ["begun", "resumed"]
+    assert runs.starts("general_terminal_plain/seed0") == ["begun", "resumed"]
 
 
 async def test_a_run_that_takes_too_long_is_stopped(runs: Bench) -> None:
-    runs.order({"general_terminal 0": "wait"})
+    runs.order({"general_terminal_plain 0": "wait"})
     code, printed = await runs.run(TERMINAL, "run_timeout_s=2", "seeds=1")
     assert code == 1
     assert "took longer than 2 s" in printed
 
 
 async def test_an_interrupted_run_of_which_nothing_can_go_on_begins_again(runs: Bench) -> None:
-    runs.order({"general_terminal 0": "die"})
+    runs.order({"general_terminal_plain 0": "die"})
     await runs.run(TERMINAL, "seeds=1")
-    (runs.dir / "general_terminal/seed0/run.db").unlink()
+    (runs.dir / "general_terminal_plain/seed0/run.db").unlink()
     runs.order({})
     code, _ = await runs.run(TERMINAL, "seeds=1")
     assert code == 0
-    assert runs.starts("general_terminal/seed0") == ["begun"]
+    assert runs.starts("general_terminal_plain/seed0") == ["begun"]
 
 
 async def test_a_run_that_cannot_be_resumed_begins_again_at_once(runs: Bench) -> None:
-    runs.order({"general_terminal 0": "die"})
+    runs.order({"general_terminal_plain 0": "die"})
     await runs.run(TERMINAL, "seeds=1")
-    (runs.dir / "general_terminal/seed0/config.yaml").write_text("not what it was")
+    (runs.dir / "general_terminal_plain/seed0/config.yaml").write_text("not what it was")
     runs.order({})
     code, _ = await runs.run(TERMINAL, "seeds=1")
     assert code == 0
-    assert runs.starts("general_terminal/seed0") == ["begun"]
-    assert (runs.dir / "general_terminal/seed0.failed1").exists()
+    assert runs.starts("general_terminal_plain/seed0") == ["begun"]
+    assert (runs.dir / "general_terminal_plain/seed0.failed1").exists()
 
 
 async def test_runs_of_other_settings_are_not_compared(runs: Bench) -> None:
@@ -222,7 +222,7 @@ async def test_runs_of_other_settings_are_not_compared(runs: Bench) -> None:
 
 
 async def test_a_folder_of_somebody_else_is_left_alone(runs: Bench) -> None:
-    notes = runs.dir / "general_terminal" / "seed0" / "notes.txt"
+    notes = runs.dir / "general_terminal_plain" / "seed0" / "notes.txt"
     notes.parent.mkdir(parents=True)
     notes.write_text("mine")
     with pytest.raises(ConfigError, match="not made by a bench"):
@@ -232,7 +232,7 @@ async def test_a_folder_of_somebody_else_is_left_alone(runs: Bench) -> None:
 
 async def test_a_record_that_cannot_be_read_is_an_error_and_no_new_run(runs: Bench) -> None:
     await runs.run(TERMINAL, "seeds=1")
-    (runs.dir / "general_terminal/seed0.json").write_text("{")
+    (runs.dir / "general_terminal_plain/seed0.json").write_text("{")
     with pytest.raises(ConfigError, match=r"cannot read .*remove it"):
         await runs.run(TERMINAL, "seeds=1")
 
@@ -241,10 +241,10 @@ def test_the_command_line_of_a_run_is_its_own(tmp_path: Path) -> None:
     """Paths with odd characters reach it whole; it leaves the ends to the bench."""
     folder = tmp_path / "a, b='c' [d]"
     config = load_config(
-        ["experiment=personal_opd,general_terminal", "seeds=1", f"dir={folder}"], "bench"
+        ["experiment=personal_opd,general_terminal_plain", "seeds=1", f"dir={folder}"], "bench"
     )
     runs = {run.recipe: run for run in plan_runs(config)}
-    for name in ("personal_opd", "general_terminal"):
+    for name in ("personal_opd", "general_terminal_plain"):
         arguments = [*runs[name].arguments, f"run.dir={quoted(runs[name].folder)}"]
         own = load_config(arguments)
         assert own.run.dir == str(folder / name / "seed0")
@@ -322,7 +322,7 @@ def test_the_personal_recipes_differ_in_their_algorithm_only(algorithm: str, rec
             "expected eval.tasks of at least 1",
         ),
         (["trainer.stepz=3"], "did you mean 'trainer.steps'"),
-        (["experiment=general_terminal", "env.persona=teacher"], "does not take this"),
+        (["experiment=general_terminal_plain", "env.persona=teacher"], "does not take this"),
         (["faster"], "expected KEY=VALUE"),
         (["target=2"], "target: got 2"),
     ],
@@ -342,9 +342,9 @@ def test_help_lists_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def test_what_a_run_is_doing_is_said_from_its_first_second(runs: Bench) -> None:
-    runs.order({"general_terminal 0": "wait"})
+    runs.order({"general_terminal_plain 0": "wait"})
     _, printed = await runs.run(TERMINAL, "run_timeout_s=2", "seeds=1")
-    assert "general_terminal seed 0: vLLM: loading weights" in printed
+    assert "general_terminal_plain seed 0: vLLM: loading weights" in printed
 
 
 class Clock:

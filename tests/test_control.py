@@ -125,23 +125,23 @@ def test_a_control_is_named_in_its_folder_and_its_words() -> None:
 
 
 def test_the_bench_runs_the_controls_that_fit_beside_every_recipe() -> None:
-    arguments = ["experiment=general_terminal,personal_hybrid", "seeds=1"]
+    arguments = ["experiment=general_terminal_plain,personal_hybrid", "seeds=1"]
     arguments.append("controls=shuffled_rewards,irrelevant_hints")
     runs = plan_runs(load_config(arguments, "bench"))
     assert [run.recipe for run in runs] == [
-        "general_terminal",
-        "general_terminal-control-shuffled_rewards",
+        "general_terminal_plain",
+        "general_terminal_plain-control-shuffled_rewards",
         "personal_hybrid",
         "personal_hybrid-control-shuffled_rewards",
         "personal_hybrid-control-irrelevant_hints",
     ]
     assert runs[1].arguments[-1] == "control=shuffled_rewards"
-    assert runs[1].arguments[0] == "experiment=general_terminal"
+    assert runs[1].arguments[0] == "experiment=general_terminal_plain"
     assert runs[0].baseline.folder == runs[4].baseline.folder
 
 
 def test_a_control_that_fits_no_recipe_is_refused() -> None:
-    arguments = ["experiment=general_terminal", "controls=random_hints"]
+    arguments = ["experiment=general_terminal_plain", "controls=random_hints"]
     with pytest.raises(ConfigError, match="no recipe that learns from what it makes worthless"):
         plan_runs(load_config(arguments, "bench"))
 

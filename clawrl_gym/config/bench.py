@@ -14,7 +14,7 @@ class BenchConfig(Part):
     """Which recipes are compared, over which seeds, on which environments."""
 
     experiment: tuple[str, ...] = Field(
-        ("personal_binary", "personal_opd", "personal_hybrid", "general_terminal"), min_length=1
+        ("personal_binary", "personal_opd", "personal_hybrid", "general_terminal_plain"), min_length=1
     )
     """Options of conf/experiment/, each a recipe: experiment=personal_binary,personal_opd."""
     controls: tuple[Control, ...] = ()
@@ -22,7 +22,7 @@ class BenchConfig(Part):
     makes worthless: controls=shuffled_rewards,irrelevant_hints,random_hints."""
     seeds: int = Field(3, ge=1)
     """Runs of each recipe. All recipes get the same seeds, 0 and up: differences are paired."""
-    matrix: tuple[str, ...] = ("conversation", "terminal")
+    matrix: tuple[str, ...] = ("conversation", "terminal_plain")
     """Options of conf/env/ whose held-out tasks every recipe is measured on, after training, and
     the policy that it began with once for all: what was learned elsewhere, and what was forgotten.
     The environments that recipes train on are measured in any case."""
