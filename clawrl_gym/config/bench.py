@@ -14,7 +14,8 @@ class BenchConfig(Part):
     """Which recipes are compared, over which seeds, on which environments."""
 
     experiment: tuple[str, ...] = Field(
-        ("personal_binary", "personal_opd", "personal_hybrid", "general_terminal_plain"), min_length=1
+        ("personal_binary", "personal_opd", "personal_hybrid", "general_terminal_plain"),
+        min_length=1,
     )
     """Options of conf/experiment/, each a recipe: experiment=personal_binary,personal_opd."""
     controls: tuple[Control, ...] = ()
