@@ -402,6 +402,7 @@ def test_whoever_calls_on_until_the_replies_are_used_up_earns_nothing(env: ToolC
         spare = task.turns - len(calls)
         assert not solves(env, task.id, [*calls, *[look] * spare])
         assert "nobody was told" in env.report
+        assert not solves(env, task.id, [*calls, " "])
         assert solves(env, task.id, [*calls, *[look] * (spare - 1), last])
 
 

@@ -39,12 +39,14 @@ class OfficeGoal:
 
 @dataclass(frozen=True, slots=True)
 class DoneGoal:
-    """The last reply calls nothing: the user was told that all is done, and does not wait on."""
+    """The last reply says something and calls nothing: the user knows of the end, and does not
+    wait on."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
         said = [utterance.text for utterance in outcome.transcript if utterance.role == "assistant"]
-        is_told = bool(said) and not decode(said[-1]).calls
-        return () if is_told else ("the last reply was still a call: nobody was told of an end",)
+        last = decode(said[-1] if said else "")
+        is_told = bool(last.content.strip()) and not last.calls
+        return () if is_told else ("nobody was told of an end, in words and without a call",)
 
 
 @dataclass(frozen=True, slots=True)
