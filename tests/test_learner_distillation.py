@@ -139,11 +139,11 @@ def test_the_terms_of_a_configuration() -> None:
         return set(objectives(TrainerConfig.model_validate(options)))
 
     assert of() == of(algorithm="binary") == {"policy_gradient"}
-    assert of(algorithm="opd") == {"distillation_topk"}
-    assert of(algorithm="opd", distillation={"form": "sampled"}) == {"distillation_sampled"}
-    assert of(algorithm="hybrid") == {"policy_gradient", "distillation_topk"}
+    assert of(algorithm="opd") == {"distillation_sampled"}
+    assert of(algorithm="opd", distillation={"form": "topk"}) == {"distillation_topk"}
+    assert of(algorithm="hybrid") == {"policy_gradient", "distillation_sampled"}
     assert of(algorithm="hybrid", opd_weight=0) == {"policy_gradient"}
-    assert of(algorithm="hybrid", rl_weight=0, kl_coef=1) == {"distillation_topk", "kl"}
+    assert of(algorithm="hybrid", rl_weight=0, kl_coef=1) == {"distillation_sampled", "kl"}
 
 
 def test_a_sample_to_distil_is_refused_where_no_teacher_is(model_dir: str) -> None:
@@ -223,11 +223,12 @@ def test_an_empty_hint_teaches_nothing(
 def test_a_gap_is_reported_and_its_cut_counted(model_dir: str) -> None:
     sample = lesson_on(model_dir, below=True)
     for clip, share in ((0.5, 1.0), (50.0, 0.0)):
-        learner = make_learner(model_dir, distillation={"form": "sampled", "gap_clip": clip})
+        learner = make_learner(model_dir, distillation={"gap_clip": clip})
         metrics = learner.step([sample], 0).metrics
         assert metrics["teacher/gap_clipped"] == share
         assert metrics["teacher/gap_mean"] == -metrics["teacher/gap_abs"] < -1
-    assert "teacher/gap_clipped" not in make_learner(model_dir).step([sample], 0).metrics
+    uncut = make_learner(model_dir, distillation={"form": "topk", "top_k": 4})
+    assert "teacher/gap_clipped" not in uncut.step([sample], 0).metrics
 
 
 def test_a_stale_sample_has_a_ratio_other_than_one(model_dir: str) -> None:

@@ -82,10 +82,11 @@ class DistillationConfig(Part):
     average_decay: float = Field(0.95, ge=0, lt=1)
     """teacher=average: how much of it an update leaves; it is about the mean of the last
     1 / (1 - average_decay) updates."""
-    form: Literal["topk", "sampled"] = "topk"
-    """`topk`: a divergence over the `top_k` most likely tokens and one bin for all others, which
-    says what is better; `sampled`: a policy gradient on the sampled tokens, which says of most
-    only that they are worse, and lets their probability go anywhere."""
+    form: Literal["sampled", "topk"] = "sampled"
+    """`sampled`: a policy gradient on the sampled tokens, which says of most only that they are
+    worse, and lets their probability go anywhere; `topk`: a divergence over the `top_k` most likely
+    tokens and one bin for all others, which says what is better: follow a teacher with it that
+    does not move (`teacher=frozen`)."""
     gap_clip: float = Field(5.0, gt=0)
     """sampled: the teacher's log-prob less the policy's is cut to plus and minus this."""
     top_k: int = Field(20, ge=1)
