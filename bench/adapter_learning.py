@@ -27,7 +27,12 @@ from clawrl_gym.core.metrics import wilson
 ENVIRONMENTS = {
     "terminal": ["trainer.steps=10"],
     "toolcall": ["trainer.steps=16"],
-    "conversation": ["trainer.steps=8", "rollout.groups=12", "learner.lr=4e-4"],
+    "conversation": [
+        "policy.model=tiny",
+        "trainer.steps=8",
+        "rollout.groups=12",
+        "learner.lr=4e-4",
+    ],
 }
 """Updates enough for all weights to be near their best."""
 TRAINERS = {"grpo": ["trainer=grpo"], "hybrid": ["trainer=hybrid", "judge=rule"]}
