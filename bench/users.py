@@ -7,8 +7,9 @@ Starts `python -m clawrl_gym.serve learner=lora policy.serve=adapters` on the ti
 users. Each is a persona of the environment `conversation` (with a wish that the first message does
 not say), who talks, complains and thanks by script. In even rounds users 0, 2, 4, ... talk, in odd
 rounds the others. After each round everybody's first replies to the same held-out problems, sampled
-greedily, are scored by code against the user's own wish. Prints each user's scores, and by how much
-the score of those who did not talk in a round moved at most: their weights are as they were.
+greedily, are scored by code against the user's own wish. Prints each user's scores, the share of
+right answers before and at the end, and by how much the score of those who did not talk in a round
+moved at most: their weights are as they were.
 
 With --dir it goes on after the rounds that are whole there, with the users, weights and serve's
 own folder; --seconds begins no round after so long.
@@ -58,13 +59,14 @@ class Person:
         """Greedy, and no part of any conversation that is learned from."""
         return self._ask([{"role": "user", "content": opening}], temperature=0, side=True)
 
-    def score(self, problems: int) -> float:
-        """How well first replies to held-out problems fit the wish, in the mean."""
+    def score(self, problems: int) -> tuple[float, float]:
+        """First replies to held-out problems: the mean fit to the wish, and the share of right
+        answers, whatever their style."""
         tasks = [make_task(task) for task in task_ids(self.persona, "heldout", ["ask"])[:problems]]
-        style = PERSONAS[self.persona].style
-        replies = [self.first_reply(task.opening) for task in tasks]
-        scores = [style.score(text, t.problem) for text, t in zip(replies, tasks, strict=True)]
-        return round(sum(scores) / len(scores), 6)
+        persona = PERSONAS[self.persona]
+        replies = [(self.first_reply(task.opening), task.problem) for task in tasks]
+        fits = statistics.mean(persona.style.score(*reply) for reply in replies)
+        return round(fits, 6), statistics.mean(persona.right(*reply) for reply in replies)
 
     def talk(self, number: int, start: int) -> None:
         """Conversation `number`, to its end; a start of the bench does not go on with another's."""
@@ -144,6 +146,8 @@ class State:
     starts: int = 0
     scores: list[list[float]] = field(default_factory=list)
     """Of all users, before the first round and after each."""
+    right: list[list[float]] = field(default_factory=list)
+    """Shares of right answers, likewise."""
 
     @classmethod
     def of(cls, folder: Path, users: int) -> State:
@@ -209,7 +213,7 @@ def _run(folder: Path, options: argparse.Namespace, overrides: list[str]) -> Non
             for at, (name, key) in enumerate(state.keys.items())
         ]
         if not state.scores:
-            state.scores.append(_scores(people, options.problems))
+            _measure(people, state, options.problems)
         while len(state.scores) <= options.rounds:
             if time.monotonic() - began_s > options.seconds:
                 break
@@ -241,22 +245,27 @@ def _round(served: Served, people: list[Person], state: State, options: argparse
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         list(threads.map(lambda talk: talk[0].talk(talk[1], state.starts), talks))
     served.wait_until_learned()
-    state.scores.append(_scores(people, options.problems))
+    _measure(people, state, options.problems)
 
 
-def _scores(people: list[Person], problems: int) -> list[float]:
+def _measure(people: list[Person], state: State, problems: int) -> None:
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return list(threads.map(lambda person: person.score(problems), people))
+        measured = list(threads.map(lambda person: person.score(problems), people))
+    state.scores.append([fit for fit, _right in measured])
+    state.right.append([right for _fit, right in measured])
 
 
 def _print(people: list[Person], state: State, updates: dict[str, int]) -> None:
-    lines = ["| user | persona | updates | before | after each round they talked in |"]
-    lines.append("|---|---|---|---|---|")
+    lines = [
+        "| user | persona | updates | before | after each round they talked in | right answers |",
+        "|---|---|---|---|---|---|",
+    ]
     for at, person in enumerate(people):
         after = ", ".join(f"{score:.2f}" for score in state.after(at))
         lines.append(
             f"| {person.name} | {person.persona} | {updates.get(person.name, 0)} | "
-            f"{state.scores[0][at]:.2f} | {after} |"
+            f"{state.scores[0][at]:.2f} | {after} | "
+            f"{state.right[0][at]:.2f} to {state.right[-1][at]:.2f} |"
         )
     talked = [scores for at in range(len(people)) if (scores := state.after(at))]
     if talked:
