@@ -29,7 +29,7 @@ _MODELS = "clawrl_gym/policy"
 _WEIGHTS_FILE = "model.safetensors"
 _COMMIT = re.compile(r"(?<![@\w/.-])(?=[0-9a-f]*[0-9])[0-9a-f]{7}(?![\w-])")
 _WEIGHTS = re.compile(r"weights (?:of )?`(\w+)`")
-_SCRIPT = re.compile(r"\bbench(?:/|\.)(\w+)(?:\.py)?\b")
+_SCRIPT = re.compile(r"(?<![\w/])bench/(\w+)\.py\b|-m bench\.(\w+)")
 _RUNS_A_POLICY = re.compile(
     r"\bresolve_model\b|\bload_config\b|\bclawrl_gym\.(train|serve|evaluate|bench)\b|\bRUN\b"
 )
@@ -77,7 +77,8 @@ def figures(name: str, text: str, repository: Path) -> Iterator[Figure]:
         commits = _COMMIT.findall(line)
         about = f"{lead}\n{line}"
         named = [weights for weights in _WEIGHTS.findall(about) if weights in SHIPPED]
-        scripts = tuple(dict.fromkeys(f"bench/{script}.py" for script in _SCRIPT.findall(line)))
+        called = (path or module for path, module in _SCRIPT.findall(line))
+        scripts = tuple(dict.fromkeys(f"bench/{script}.py" for script in called))
         weights = named[-1] if named else _usual_weights(scripts, repository)
         for commit in commits or ([None] if scripts and not of_lead else []):
             yield Figure(name, number, commit, weights, scripts)
