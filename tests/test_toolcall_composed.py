@@ -33,7 +33,6 @@ from clawrl_gym.envs.toolcall.composed.generated import (
 from clawrl_gym.envs.toolcall.composed.lookups import LOOKUPS, QUESTIONS
 from clawrl_gym.envs.toolcall.composed.obstacles import MISSPELT, OBSTACLES
 from clawrl_gym.envs.toolcall.composed.plan import Plan, Turn
-from clawrl_gym.envs.toolcall.composed.rules import RULES
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.task import ToolTask
 from tests.office_agents import AGENTS, in_order_of_the_text, solves
@@ -267,91 +266,6 @@ def test_every_obstacle_comes_up_and_says_what_can_be_done(obstacle: str, env: T
     pytest.fail(f"no task has the obstacle {obstacle}")
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_every_rule_comes_up_and_concerns_something(rule: str) -> None:
-    tasks = (compose("obey", "train", number).plan for number in range(200))
-    ruled = (part for plan in tasks for part in plan.parts if part.verdict == "forbidden")
-    assert any(part.skill == RULES[rule].skill for part in ruled)
-
-
-def test_a_yes_has_to_be_waited_for(env: ToolCallEnv) -> None:
-    """To ask and to act in one breath is not to ask; to ask about nothing is not to act."""
-    task, composed = next(
-        (task, composed) for task, composed in drawn()
-        if any(part.verdict == "confirmed" for part in composed.plan.parts)
-    )  # fmt: skip
-    turns = composed.plan.turns
-    asked = next(i for i, turn in enumerate(turns[:-1]) if isinstance(turn, str))
-    early = [*turns[:asked], turns[asked + 1], turns[asked], *turns[asked + 2 :]]
-    assert solves(env, task.id, turns)
-    assert not solves(env, task.id, early)
-    assert "not asked" in env.report
-
-
-def test_a_question_about_something_else_is_no_confirmation(env: ToolCallEnv) -> None:
-    for task, composed in drawn():
-        if any(part.verdict == "confirmed" for part in composed.plan.parts):
-            turns = composed.plan.turns
-            asked = next(i for i, turn in enumerate(turns) if isinstance(turn, str))
-            turns[asked] = "What is your favourite colour?"
-            assert not solves(env, task.id, turns), task.id
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Are you sure?", "Do you really want that?", "Shall I?", "Please confirm that I should.",
-        "I am about to do it. Is that OK?", "Would you like to go on with it, yes or no?",
-    ],
-)  # fmt: skip
-def test_a_yes_is_asked_for_in_many_ways(question: str, env: ToolCallEnv) -> None:
-    for verdict in ("confirmed", "denied"):
-        task, composed = next(
-            (task, composed) for task, composed in drawn()
-            if any(part.verdict == verdict for part in composed.plan.parts)
-        )  # fmt: skip
-        turns = composed.plan.turns
-        asked = next(i for i, turn in enumerate(turns) if isinstance(turn, str))
-        turns[asked] = question
-        assert solves(env, task.id, turns), (task.id, env.report)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "The rules of the office forbid one of these.", "I'm not allowed to do that.",
-        "The policy doesn't permit this.", "That is against the rules.", "I must not do that.",
-    ],
-)  # fmt: skip
-def test_a_refusal_is_said_in_many_ways(words: str, env: ToolCallEnv) -> None:
-    task, composed = next(
-        (task, composed) for task, composed in drawn()
-        if any(part.verdict == "forbidden" for part in composed.plan.parts)
-    )  # fmt: skip
-    assert solves(env, task.id, [*composed.plan.turns[:-1], words])
-
-
-def test_what_is_said_was_not_guessed(env: ToolCallEnv) -> None:
-    """The right answer, or refusal, of whoever has looked at nothing."""
-    alone = 0
-    for task, composed in drawn():
-        plan = composed.plan
-        if [part.answer is not None or part.verdict == "forbidden" for part in plan.parts] == [
-            True
-        ]:
-            assert not solves(env, task.id, [plan.last_words])
-            assert "not looked at" in env.report
-            alone += 1
-    assert alone > 5
-
-
-def test_whoever_denies_says_what(env: ToolCallEnv) -> None:
-    for task, composed in drawn():
-        denied = [part for part in composed.plan.parts if part.verdict == "denied"]
-        if denied:
-            assert next(iter(denied[0].words.values())) in str(task.customer)
-
-
 def test_any_order_that_is_right_and_any_way_to_find_out_is_accepted(env: ToolCallEnv) -> None:
     """What is made has the same id whenever it is made; looks and refusals cost nothing."""
     reversed_orders = 0
@@ -402,7 +316,9 @@ def test_whoever_calls_on_until_the_replies_are_used_up_earns_nothing(env: ToolC
         spare = task.turns - len(calls)
         assert not solves(env, task.id, [*calls, *[look] * spare])
         assert "nobody was told" in env.report
-        assert not solves(env, task.id, [*calls, " "])
+        for nothing in (" ", "\u200b", "\u2800", "...", "---", "<br/>", "<!-- done -->", "</s>"):
+            assert not solves(env, task.id, [*calls, nothing]), nothing
+        assert solves(env, task.id, [*calls, "\u2705"])
         assert solves(env, task.id, [*calls, *[look] * (spare - 1), last])
 
 

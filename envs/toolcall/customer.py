@@ -33,15 +33,20 @@ ENDS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
 """The same, and two more of tau2-bench."""
 
 _ASKS = re.compile(
-    r"\?|\bplease (?:provide|tell|give|confirm|share|send|let me know|say|reply|answer)\b"
-    r"|\b(?:could|can|may) you\b|\blet me know\b",
+    r"\?|\bplease (?:provide|tell|give|confirm|share|send|let me know|say|reply|answer|approve)\b"
+    r"|\b(?:could|can|may) you\b|\blet me know\b|\breply (?:with )?\W?yes\b|\by/n\b"
+    r"|\bneed (?:your|an?) (?:yes|ok|okay|confirmation|approval|consent|permission|go-ahead)\b",
     re.IGNORECASE,
 )
 _ASKS_FOR_YES = re.compile(
-    r"\b(?:confirm|proceed|go ahead|shall i|should i|may i|can i|do you want me|would you like me|"
-    r"is (?:that|this) (?:right|correct|ok|okay|fine)|yes/no|yes or no|all right|agree)\b",
+    r"\b(?:confirm|confirming|confirmation|proceed|go ahead|go-ahead|shall i|should i|may i|can i"
+    r"|do you want me|would you like me|want me to|should (?:it|this|that)"
+    r"|is (?:it|that|this) (?:right|correct|ok|okay|fine|alright)|are you (?:sure|certain|happy)"
+    r"|yes/no|yes or no|y/n|all right|agree|approve|approval|consent|permission)\b",
     re.IGNORECASE,
 )
+_ASKS_ITSELF = re.compile(r"\b(?:confirm|proceed|go ahead|shall i|should i)\b", re.IGNORECASE)
+"""What is asked for a yes is, whatever courtesy stands beside it."""
 
 
 _CLOSES = re.compile(
@@ -71,6 +76,13 @@ class Script(_ScriptModel):
     answers: tuple[ScriptedAnswer, ...] = ()
     yes: str = "Yes, please."
     """To a question for a yes."""
+    yes_words: tuple[str, ...] = ()
+    """In a question: it is one for a yes, beside what every customer takes for one."""
+    yes_to: tuple[str, ...] = ()
+    """Words of which a question for a yes has one, so that it is known what it is about; empty: it
+    need not be."""
+    yes_to_what: str = "A yes to what? Say what you would do."
+    """To a question for a yes without one of them."""
     no: str = "No, that is not what I want."
     """To a question that has one of `wrong`."""
     wrong: tuple[str, ...] = ()
@@ -122,9 +134,17 @@ def read_script(script: Json) -> Script | Role:
         raise TaskError(f"the customer's script is wrong at {where!r}: {first['msg']}") from None
 
 
-def asks_for_yes(reply: str) -> bool:
-    """Whether a customer would answer yes or no."""
-    return _ASKS.search(reply) is not None and _ASKS_FOR_YES.search(reply) is not None
+def heard(reply: str) -> str:
+    """What a customer listens to: no courtesies, and nothing of what is too long."""
+    sentences = _SENTENCES.split(reply[:MAX_HEARD_CHARS])
+    return " ".join(s for s in sentences if _ASKS_ITSELF.search(s) or not _CLOSES.search(s))
+
+
+def asks_for_yes(said: str, words: tuple[str, ...] = ()) -> bool:
+    """Whether what was heard is a question for a yes, or has one of a script's `yes_words`."""
+    if not _ASKS.search(said):
+        return False
+    return _ASKS_FOR_YES.search(said) is not None or has(said, words)
 
 
 class RolePlayer(Protocol):
@@ -175,23 +195,28 @@ class ScriptedCustomer:
         self._then = list(script.then)
 
     def hear(self, reply: str) -> str | None:
-        message = self._message(reply[:MAX_HEARD_CHARS])
+        message = self._message(reply)
         if message is None or self._player is None:
             return message
         return _with_facts(self._player.say(_rewording(message, reply[:MAX_HEARD_CHARS])), message)
 
     def _message(self, reply: str) -> str | None:
-        script = self._script
-        reply = " ".join(s for s in _SENTENCES.split(reply) if not _CLOSES.search(s))
-        if not _ASKS.search(reply):
+        script, said = self._script, heard(reply)
+        if not _ASKS.search(said):
             return self._then.pop(0) if self._then else None
-        answers = [answer.say for answer in script.answers if _has(reply, answer.when)]
-        if _ASKS_FOR_YES.search(reply):
-            answers.append(script.no if _has(reply, script.wrong) else script.yes)
+        answers = [answer.say for answer in script.answers if has(said, answer.when)]
+        if asks_for_yes(said, script.yes_words):
+            answers.append(self._yes_or_no(said))
         if not answers:
             self._patience -= 1
             return script.unsure if self._patience > 0 else None
         return " ".join(dict.fromkeys(answers))
+
+    def _yes_or_no(self, said: str) -> str:
+        script = self._script
+        if script.yes_to and not has(said, script.yes_to):
+            return script.yes_to_what
+        return script.no if has(said, script.wrong) else script.yes
 
 
 class PlayedCustomer:
@@ -271,7 +296,7 @@ def _with_facts(words: str, message: str) -> str:
     return words if all(fact in words for fact in facts) else f"{words} {message}"
 
 
-def _has(text: str, words: tuple[str, ...]) -> bool:
+def has(text: str, words: tuple[str, ...]) -> bool:
     """Whether one of the words stands in the text, as a whole word in any case."""
     return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) for word in words)
 

@@ -99,7 +99,7 @@ class Composer:
         draw = self._draw
         mode: Mode = "forbids" if verdict == "forbidden" else "asks"
         if verdict == "allowed":
-            mode = draw.pick(("forbids", "asks"))
+            mode = draw.pick(("forbids", "forbids", "asks"))
         rule = draw.pick(list(RULES.values()))
         self._rules.append((rule, rule.text(mode, draw.below(100), self._split)))
         for _ in range(4 * _TRIES):

@@ -19,7 +19,8 @@ from clawrl_gym.envs.toolcall.composed.wording import plain_request, request
 
 MOST_CALLS = 8
 """That the oracle makes, and the most that difficulty can be."""
-_VERDICTS: tuple[Verdict, ...] = ("allowed", "confirmed", "denied", "forbidden")
+_VERDICTS: tuple[Verdict, ...] = ("allowed", "allowed", "confirmed", "denied", "forbidden")
+"""Allowed more often than not is what sounds forbidden: whoever refuses by the sound is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,24 +13,28 @@ from clawrl_gym.core.types import Json, Split
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.phrasing import with_budget
 from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, select_families
+from clawrl_gym.envs.toolcall.composed.actions import ACTIONS
+from clawrl_gym.envs.toolcall.composed.cast import DRAWN, records
 from clawrl_gym.envs.toolcall.composed.families import FAMILIES, PLAIN_FAMILIES, Composed
 from clawrl_gym.envs.toolcall.composed.goals import (
-    CONFIRMING,
     LOOKS,
+    YES_WORDS,
     ConfirmationGoal,
     DoneGoal,
     NameGoal,
     OfficeGoal,
+    RefusalGoal,
     SeenGoal,
+    UndoneGoal,
 )
-from clawrl_gym.envs.toolcall.composed.plan import Plan, Turn
+from clawrl_gym.envs.toolcall.composed.plan import Part, Plan, Turn
+from clawrl_gym.envs.toolcall.composed.rules import RULES
 from clawrl_gym.envs.toolcall.composed.wording import system
 from clawrl_gym.envs.toolcall.families.family import replies
 from clawrl_gym.envs.toolcall.goals import AnswerGoal
 from clawrl_gym.envs.toolcall.office.toolset import TOOLS
 from clawrl_gym.envs.toolcall.office.world import state_of
 from clawrl_gym.envs.toolcall.schema import name_of
-from clawrl_gym.envs.toolcall.shop.goals import RefusalGoal
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask
 
 PREFIX = "office-"
@@ -114,10 +118,12 @@ def _goals(plan: Plan) -> Iterator[Goal]:
             yield NameGoal(str(part.answer), names)
         if part.verdict == "forbidden":
             yield RefusalGoal()
+        if not part.is_done:
+            yield UndoneGoal(*part.calls[-1])
         if part.seen and (part.answer is not None or part.verdict == "forbidden"):
             yield SeenGoal(tuple(sorted(part.seen)))
         if part.verdict in ("confirmed", "denied"):
-            yield ConfirmationGoal(*part.calls[-1])
+            yield ConfirmationGoal(*part.calls[-1], yes_to(plan, part))
 
 
 def _customer(plan: Plan) -> dict[str, object] | None:
@@ -125,17 +131,32 @@ def _customer(plan: Plan) -> dict[str, object] | None:
     is the last."""
     if not plan.rules:
         return None
-    denied = [part for part in plan.parts if part.verdict == "denied"]
+    part = next(part for part in plan.parts if part.verdict is not None)
     answer = "Yes, go ahead."
-    if denied:
-        record = next(iter(denied[0].words.values()))
+    if part.verdict == "denied":
+        record = next(iter(part.words.values()))
         answer = f"No, then do not do that to {record}. The rest stands."
+    elif part.verdict == "forbidden":
+        answer = "If the rules forbid it, leave it. The rest stands."
     return {
         "type": "script",
         "yes": answer,
-        "answers": [{"when": list(CONFIRMING), "say": answer}],
+        "yes_words": list(YES_WORDS),
+        "yes_to": list(yes_to(plan, part)),
         "unsure": "I have said all that I know.",
     }
+
+
+def yes_to(plan: Plan, part: Part) -> tuple[str, ...]:
+    """By which words it is known that a question is about a part with a rule: those for what is
+    done, ids, and what the records are called."""
+    words = [*next(rule.words for rule in RULES.values() if rule.skill == part.skill)]
+    for argument, kind in ACTIONS[part.skill].takes.items():
+        if kind in DRAWN:
+            record_id = str(part.calls[-1][1][argument])
+            record = records(plan.end, kind)[record_id]
+            words += [record_id, getattr(record, "title", ""), getattr(record, "name", "")]
+    return tuple(dict.fromkeys(word for word in words if word))
 
 
 def _tools(plan: Plan, draw: Draw) -> tuple[str, ...]:

@@ -57,6 +57,8 @@ class Rule:
     """What is forbidden, or asked for first, with one skill."""
 
     skill: str
+    words: tuple[str, ...]
+    """By which it is known that a question is about this."""
     verbs: Phrasings
     applies: Callable[[Office, Args], bool]
     looks: Callable[[Office, Args], tuple[CallSpec, ...]]
@@ -92,6 +94,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "crowd": Rule(
             "cancel_meeting",
+            ("cancel", "cancelling", "canceling", "call off", "calling off"),
             Phrasings(
                 (
                     "cancel a meeting that has three guests or more",
@@ -104,6 +107,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         "dear_item": Rule(
             "change_keeper",
+            ("keeper", "keep", "look after", "looks after"),
             Phrasings(
                 (
                     "give an item that costs more than 20 coins a piece another keeper",
@@ -116,6 +120,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         "large_order": Rule(
             "cancel_order",
+            ("cancel", "cancelling", "canceling", "withdraw", "call off"),
             Phrasings(
                 (
                     "cancel an order of more than six pieces",
@@ -128,6 +133,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         "own_manager": Rule(
             "set_deputy",
+            ("deputy", "stand in", "stands in"),
             Phrasings(
                 (
                     "make somebody the deputy of a person whose manager they are",
@@ -140,6 +146,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         "small_room": Rule(
             "change_room",
+            ("room", "move", "moving", "relocate"),
             Phrasings(
                 (
                     "put a meeting into a room with fewer than ten seats",
@@ -152,6 +159,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         "stranger": Rule(
             "assign_ticket",
+            ("assign", "assigning", "owner"),
             Phrasings(
                 (
                     "assign a ticket to somebody who is not in the team of its reporter",
@@ -164,6 +172,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         "urgent": Rule(
             "close_ticket",
+            ("close", "closing"),
             Phrasings(
                 (
                     "close a ticket whose priority is high or urgent",

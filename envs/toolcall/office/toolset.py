@@ -432,9 +432,10 @@ class OfficeTools:
             if (other.day, other.hour) == (day, hour) and key != meeting and not other.cancelled
         }  # fmt: skip
         if room and room in taken:
+            own = self.office.meetings[meeting].room if meeting else ""
             free = [
                 f"{name} ({known.seats} seats)"
-                for name, known in self.office.rooms.items() if name not in taken
+                for name, known in self.office.rooms.items() if name not in {*taken, own}
             ]  # fmt: skip
             raise ToolFailure(
                 f"{room} ({self.office.rooms[room].seats} seats) is taken on {day} at {hour} by "
