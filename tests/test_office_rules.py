@@ -211,6 +211,23 @@ def test_what_is_said_was_not_guessed(env: ToolCallEnv) -> None:
     assert alone > 5
 
 
+@pytest.mark.parametrize(
+    "form", ["{first} {last}", "**{first}** {last}", "_{first} {last}_", "{last}, {first}",
+             "| {first} | {last} |"],
+)  # fmt: skip
+def test_a_name_is_said_in_many_ways(form: str, env: ToolCallEnv) -> None:
+    asked = 0
+    for task, composed in drawn("report"):
+        answer = composed.plan.parts[-1].answer
+        if isinstance(answer, str):
+            first, _, last = answer.rpartition(" ")
+            turns = [*composed.plan.turns[:-1], form.format(first=first, last=last)]
+            assert solves(env, task.id, turns), env.report
+            assert not solves(env, task.id, [*turns[:-1], form.format(first=last, last="Nobody")])
+            asked += 1
+    assert asked
+
+
 def test_a_look_at_a_room_in_another_case_is_a_look(env: ToolCallEnv) -> None:
     looked = 0
     for task, composed in drawn("report"):

@@ -25,6 +25,8 @@ LOOKS = ("find_", "get_", "list_")
 """How the names of tools begin that change nothing."""
 _DIFFERENCES_SHOWN = 5
 _MOST_NAMES = 3
+_MARKS = re.compile(r"[*_`|]+")
+"""Of Markdown, around words or between first and last name."""
 _UNSEEN = re.compile(r"<[^<>]*>|[\u115f\u1160\u2800\u3164\uffa0]")
 """Markup, and letters that show nothing."""
 _REFUSES = re.compile(
@@ -80,8 +82,8 @@ class NameGoal:
     """All that there are."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
-        reply = outcome.replies[-1] if outcome.replies else ""
-        said = [name for name in self.names if says(reply, name)]
+        reply = _MARKS.sub(" ", outcome.replies[-1] if outcome.replies else "")
+        said = [name for name in self.names if says(reply, name) or says(reply, _listed(name))]
         is_said = self.name in said and len(said) <= _MOST_NAMES
         return () if is_said else ("the name that was asked for was not said",)
 
@@ -172,6 +174,12 @@ def _read(arguments: str) -> str:
         return json.dumps(json.loads(arguments), ensure_ascii=False)
     except ValueError:
         return arguments
+
+
+def _listed(name: str) -> str:
+    """The last name first."""
+    first, _, last = name.rpartition(" ")
+    return f"{last}, {first}"
 
 
 def _even(value: object) -> object:
