@@ -50,6 +50,15 @@ def opened(state: object = OFFICE) -> OfficeTools:
     return office.make(task, ToolContext())
 
 
+def test_nobody_is_told_the_same_twice() -> None:
+    tools, about = opened(), {"person": "P1", "about": "T2"}
+    tools.call("notify", about, 1.0)
+    told = tools.state()
+    with pytest.raises(ToolFailure, match="told P1 about T2 already"):
+        tools.call("notify", about, 1.0)
+    assert tools.state() == told
+
+
 def test_every_tool_has_a_schema_and_looking_changes_nothing() -> None:
     toolset = opened()
     before = toolset.state()

@@ -173,6 +173,8 @@ class OfficeTools:
         elif about not in self.office.meetings:
             raise ToolFailure(f"there is no ticket or meeting {about[:40]}")
         notice = f"{person} about {about}"
+        if notice in self.office.notices:
+            raise ToolFailure(f"told {notice} already")
         self.office.notices[notice] = notice
         return f"told {notice}"
 
