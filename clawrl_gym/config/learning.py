@@ -73,7 +73,8 @@ class RolloutConfig(Part):
 
 
 class DistillationConfig(Part):
-    """How the policy follows its teacher: itself, having read a hint (trainer=opd, hybrid)."""
+    """How the policy follows its teacher: itself, having read a hint (trainer=opd, hybrid, which
+    take form=topk and teacher=frozen)."""
 
     teacher: str = "policy"
     """`policy`: the weights of now; `frozen`: those that the run began with; `average`: the moving
