@@ -111,7 +111,7 @@ TABLE = (
     Misuse("train", "trainer=opd", r"follows hints, with judge.type=none, which gives none"),
     Misuse("train", "trainer=hybrid judge=feedback", r"judge.type=feedback, which gives none"),
     Misuse("train", "trainer=opd judge=rule trainer.opd_weight=0", r"at least one term"),
-    Misuse("train", "learner=simulated trainer=opd judge=rule", r"cannot run distillation_sampled"),
+    Misuse("train", "learner=simulated trainer=opd judge=rule", r"cannot run distillation_topk"),
     Misuse("train", "learner=simulated learner.publish=if_not_worse", r"take learner.publish=alw"),
     Misuse("train", "learner.publish=if_better", r"'always' or 'if_not_worse'"),
     Misuse("serve", "live.train_when=at_night", r"expected always, idle, or hours from one to an"),

@@ -296,7 +296,8 @@ def test_the_personal_recipes_differ_in_their_algorithm_only(algorithm: str, rec
     (first,) = plan_runs(load_config(["experiment=personal_binary", "seeds=1"], "bench"))
     (run,) = plan_runs(load_config([f"experiment={recipe}", "seeds=1"], "bench"))
     assert run.config.trainer.algorithm == algorithm
-    trainer = first.config.trainer.model_copy(update={"algorithm": algorithm})
+    followed = {"distillation": run.config.trainer.distillation}
+    trainer = first.config.trainer.model_copy(update={"algorithm": algorithm, **followed})
     assert run.config == first.config.model_copy(update={"trainer": trainer})
 
 

@@ -60,7 +60,7 @@ def test_both_terms_ran_and_say_so(hybrid: Path) -> None:
     for row in updates:
         assert row["objective/policy_gradient"] > 0
         assert row["teacher/gap_abs"] > 0
-    assert any(row["objective/distillation_sampled"] > 0 for row in updates)
+    assert any(row["objective/distillation_topk"] > 0 for row in updates)
 
 
 def test_the_batches_of_past_updates_hold_their_lessons(hybrid: Path) -> None:
@@ -92,13 +92,13 @@ def test_failed_checks_teach_a_terminal_agent_without_any_reward(tmp_path: Path)
     assert all(not any(sample.advantages_T) for sample in samples_of(folder))
     updates = [row for row in runs.metrics(folder) if "learner/loss" in row]
     assert all("objective/policy_gradient" not in row for row in updates)
-    assert any(row["objective/distillation_sampled"] == 1.0 for row in updates)
+    assert any(row["objective/distillation_topk"] == 1.0 for row in updates)
 
 
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        (["trainer=opd", "learner.backend=simulated"], "cannot run distillation_sampled"),
+        (["trainer=opd", "learner.backend=simulated"], "cannot run distillation_topk"),
         (["judge=model", "judge.quorum=4"], "judge.quorum=4"),
         (["judge=reward_model", "judge.base_url=null"], "judge.base_url"),
         (["judge.type=chain"], "judge.chain"),
