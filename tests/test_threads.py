@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar
@@ -37,6 +38,22 @@ async def test_as_many_calls_as_there_are_may_block_at_once(threads: SharedThrea
     barrier = threading.Barrier(60)
     calls = [threads.lane().submit(lambda: barrier.wait(60)) for _ in range(60)]
     assert sorted(await asyncio.gather(*calls)) == list(range(60))
+
+
+class _Starved(SharedThreads):
+    """Whose threads wait for a core, as others take all of them."""
+
+    def _work(self, returns: Any) -> None:
+        time.sleep(0.5)
+        super()._work(returns)
+
+
+async def test_threads_that_wait_for_a_core_are_not_joined_by_more() -> None:
+    starved = _Starved()
+    lanes = [starved.lane() for _ in range(20)]
+    await asyncio.gather(*(lane.submit(lambda: None) for lane in lanes))
+    assert starved.count <= len(lanes)
+    starved.end()
 
 
 async def test_calls_of_one_lane_go_one_after_another(threads: SharedThreads) -> None:

@@ -131,9 +131,10 @@ class SharedThreads:
         self._look: asyncio.TimerHandle | None = None
         self._last = _Look(0, 0, 0.0, 0.0)
         self.lock = threading.Lock()
-        """Of lanes and of the two counts."""
+        """Of lanes and of the three counts."""
         self._submitted = 0
         self._begun = 0
+        self._ended = 0
         self.count = 0
         """Threads."""
 
@@ -179,11 +180,18 @@ class SharedThreads:
         is_busy = time.process_time() - last.cpu_s > _BUSY * wall_s
         if self._begun < last.submitted:
             if not is_busy:
-                self._start(min(self.count, self._submitted - self._begun))
+                self._start(min(self.count, self._lacking()))
             elif self._begun == last.begun and wall_s >= _BUSY_LOOK_S:
-                self._start(self._few)  # those that run may never end
+                self._start(min(self._few, self._lacking()))  # those that run may never end
         if self._begun < self._submitted:
             self._look_in(_BUSY_LOOK_S if is_busy else _LOOK_S)
+
+    def _lacking(self) -> int:
+        """Calls that wait and have no idle thread: on a machine whose cores are taken by others,
+        threads that are there wait for a core, and more of them would only wait beside them."""
+        with self.lock:
+            idle = self.count - (self._begun - self._ended)
+            return max(0, self._submitted - self._begun - idle)
 
     def _work(self, returns: _Returns) -> None:
         while (lane := self._ready.get()) is not None:
@@ -193,6 +201,7 @@ class SharedThreads:
             if call.run():
                 returns.put(call)
             with self.lock:
+                self._ended += 1
                 goes_on = lane.is_ready = bool(lane.calls)
             if goes_on:
                 self._queue(lane)
