@@ -6,6 +6,7 @@ import pytest
 
 
 @pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore")  # of vLLM, while it is imported
 def test_a_token_without_an_adapter_gets_nothing_of_the_last_slots() -> None:
     import torch
 
