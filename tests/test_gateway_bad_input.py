@@ -64,6 +64,7 @@ def deep(levels: int) -> Any:
         ({"tools": [3]}, "tools.0: got 3"),
         ({"tools": [{"type": "web_search"}]}, "expected {'type': 'function'"),
         ({"tools": [{"type": "function", "function": {}}]}, "expected a function.name"),
+        ({"tools": [{"type": "function", "function": {"name": ""}}]}, "expected a function.name"),
         ({"tools": [TOOL] * 1025}, "at most 1024 items"),
         ({"tools": [{**TOOL, "more": deep(70)}]}, "at most 64 levels"),
         ({"chat_template_kwargs": deep(70)}, "at most 64 levels"),
@@ -100,6 +101,14 @@ async def test_fields_that_nobody_knows_are_tolerated(bench: Bench) -> None:
     }
     messages: Any = [{**user("hi"), "name": "me", "weight": 1, "refusal": None}]
     assert (await bench.say(messages, **fields))["content"] == "ok"
+
+
+async def test_a_call_without_a_name_that_the_policy_made_may_be_said_again(bench: Bench) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "", "arguments": "{}"}}
+    answer: Any = {"role": "tool", "tool_call_id": "c1", "content": "There is no such tool."}
+    said: Any = {"role": "assistant", "content": "", "tool_calls": [call]}
+    assert (await bench.say([*HELLO, said, answer], tools=[TOOL]))["content"] == "ok"
+    assert bench.policy.bodies[0]["messages"][1]["tool_calls"] == [call]
 
 
 async def test_huge_tool_lists_that_are_allowed_reach_the_policy(bench: Bench) -> None:

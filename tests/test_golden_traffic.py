@@ -243,7 +243,7 @@ async def limits(day: Day) -> None:
     await day.chat(*HELLO, no_arguments, user("go on"), session_id="mended2")
     bodies = day.bench.policy.bodies[-2:]
     day.tell("the policy reads", json.dumps(bodies))
-    await day.chat(*HELLO, {**CALL, "tool_calls": [{"function": {"name": ""}}]}, user("go on"))
+    await day.chat(*HELLO, {**CALL, "tool_calls": [{"function": {}}]}, user("go on"))
 
 
 async def elsewhere(day: Day) -> None:

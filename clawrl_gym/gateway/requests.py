@@ -213,7 +213,8 @@ class ChatRequest(GenerationRequest):
     @classmethod
     def _functions(cls, tools: list[JsonObject] | None) -> list[JsonObject] | None:
         for tool in tools or []:
-            _function_of(tool)
+            if not _function_of(tool)["name"]:
+                raise ValueError("expected a function.name each")
         return tools
 
     @field_validator("chat_template_kwargs")
@@ -309,11 +310,12 @@ def _with_object(function: FunctionCall) -> FunctionCall:
 
 
 def _function_of(tool_or_call: JsonObject) -> JsonObject:
-    """The function of a tool or of a call. Raises ValueError for anything else."""
+    """The function of a tool or of a call, whose name may be empty: a policy may have called so,
+    and its client says it again. Raises ValueError for anything else."""
     function = tool_or_call.get("function")
     if tool_or_call.get("type", "function") != "function" or not isinstance(function, dict):
         raise ValueError("expected {'type': 'function', 'function': {...}} each")
-    if not isinstance(function.get("name"), str) or not function["name"]:
+    if not isinstance(function.get("name"), str):
         raise ValueError("expected a function.name each")
     _check_depth(tool_or_call)
     return function
