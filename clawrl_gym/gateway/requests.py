@@ -39,6 +39,7 @@ _MOST_STOPS = 16
 _LARGEST_TOKEN = 2**31 - 1
 _DEEPEST = 64
 """Levels of JSON in what is passed on; templates and parsers recurse over it."""
+_NAMELESS = "expected a function.name each"
 _OPTIONAL = ("tool_calls", "tool_call_id", "reasoning_content")
 """Fields of a message that are passed on where they hold something."""
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~@+=-]{0,199}")
@@ -214,7 +215,7 @@ class ChatRequest(GenerationRequest):
     def _functions(cls, tools: list[JsonObject] | None) -> list[JsonObject] | None:
         for tool in tools or []:
             if not _function_of(tool)["name"]:
-                raise ValueError("expected a function.name each")
+                raise ValueError(_NAMELESS)
         return tools
 
     @field_validator("chat_template_kwargs")
@@ -316,7 +317,7 @@ def _function_of(tool_or_call: JsonObject) -> JsonObject:
     if tool_or_call.get("type", "function") != "function" or not isinstance(function, dict):
         raise ValueError("expected {'type': 'function', 'function': {...}} each")
     if not isinstance(function.get("name"), str):
-        raise ValueError("expected a function.name each")
+        raise ValueError(_NAMELESS)
     _check_depth(tool_or_call)
     return function
 

@@ -292,6 +292,8 @@ def test_a_prompt_that_does_not_fit_is_context_length_exceeded(rig: Rig, run: An
         {"messages": [{"role": "assistant", "content": None, "tool_calls": []}]},
         {"messages": [user("x"), {"role": "assistant", "tool_calls": [
             {"id": "c", "function": {"name": "f", "arguments": '{"a'}}]}, user("y")]},
+        {"messages": [user("x"), {"role": "assistant", "tool_calls": [
+            {"id": "c", "function": {"name": "", "arguments": "{}"}}]}, user("y")]},
         {"messages": [user("\u0000\ufffe\U0010ffff")]},
         {"stop": ["x" * 10_000], "seed": -(2**63)},
         {"max_tokens": 2**31 - 1},
