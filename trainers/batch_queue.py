@@ -45,6 +45,10 @@ class Batch:
     samples: list[Sample]
     outstanding: int
     """Groups of them that still have a place among those outstanding."""
+    equal_groups: int = 0
+    """Groups of them that teach nothing, because no episode is better than another."""
+    solved_groups: int = 0
+    """Groups among these whose episodes all solved their task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +79,18 @@ class _QueuedGroup:
     lessons: int
     """Samples that teach something."""
     since_s: float
+    is_solved: bool = False
+    """All its episodes solved their task; False also where an earlier process accepted it."""
+    is_withdrawn: bool = False
 
     @classmethod
-    def of(cls, samples: list[Sample]) -> Self:
+    def of(cls, samples: list[Sample], *, is_solved: bool = False) -> Self:
         oldest = min(map(_oldest_version, samples), default=-1)
-        return cls(samples, oldest, sum(map(teaches, samples)), time.monotonic())
+        return cls(samples, oldest, sum(map(teaches, samples)), time.monotonic(), is_solved)
 
     def empty(self) -> None:
         """Its place stays, so that batches are the same groups after a resumption."""
-        self.samples, self.lessons = [], 0
+        self.samples, self.lessons, self.is_withdrawn = [], 0, True
 
 
 class BatchQueue:
@@ -158,7 +165,8 @@ class BatchQueue:
         """Store a group with its samples and queue it; returns the samples as stored."""
         async with self._order:
             stored = await self._store.add_group(group, samples, compared, self._user)
-            self._waiting.append(_QueuedGroup.of(stored))
+            is_solved = all(e.success for e in group.episodes_G if e.reward is not None)
+            self._waiting.append(_QueuedGroup.of(stored, is_solved=is_solved))
         self._arrived.set()
         return stored
 
@@ -238,17 +246,21 @@ class BatchQueue:
 
     def _take(self, number: int, groups: int) -> Batch:
         samples: list[Sample] = []
-        outstanding = 0
+        outstanding = equal = solved = 0
         for _ in range(groups):
             waiting = self._waiting.popleft()
             outstanding += self._holds_place(waiting)
-            if not self._is_stale(waiting):
-                samples += waiting.samples
-            elif waiting.samples:
+            is_stale = bool(waiting.samples) and self._is_stale(waiting)
+            if is_stale:
                 self.counters["groups/dropped_stale"] += 1
                 self.counters["samples/dropped_stale"] += len(waiting.samples)
+            else:
+                samples += waiting.samples
+            is_equal = not (waiting.lessons or waiting.is_withdrawn or is_stale)
+            equal += is_equal
+            solved += is_equal and waiting.is_solved
         self._taken = samples
-        return Batch(number, groups, samples, outstanding)
+        return Batch(number, groups, samples, outstanding, equal, solved)
 
     def _effective(self, waiting: _QueuedGroup) -> int:
         return 0 if self._is_stale(waiting) else waiting.lessons

@@ -31,6 +31,7 @@ from clawrl_gym.policy.checkpoints import LEARNER, checkpoint_dir, list_checkpoi
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Guard
+from clawrl_gym.trainers.no_gradient import NoGradient, no_gradient
 
 RETURNED_TO = "learner/returned_to"
 """Metric of an update without a batch: the version whose weights came back."""
@@ -160,15 +161,26 @@ class TrainLoop:
         """Of the guard, in a row."""
         self._unserved = 0
         """Publications that were refused, in a row."""
+        self._no_gradient: NoGradient | None = None
+        """Why the last update had none; None: it had one."""
+        self._without_gradient = 0
+        """Updates without a gradient, in a row."""
         self._owes_checkpoint = False
         """One was due and what it would have held did not serve."""
         self._returns: asyncio.Queue[_Return] = asyncio.Queue()
 
-    async def run(self, version: int, steps: int) -> None:
-        """Update until the weights' version is `steps`."""
+    async def run(
+        self, version: int, steps: int, most_without_gradient: int | None = None
+    ) -> NoGradient | None:
+        """Update until the weights' version is `steps`, or until so many updates in a row had no
+        gradient; returns why the last one had none then. None: there is no such end."""
+        most = math.inf if most_without_gradient is None else most_without_gradient
         try:
             while version < steps:
                 version = await self._once(version, steps)
+                if self._without_gradient >= most:
+                    return self._no_gradient
+            return None
         finally:
             while not self._returns.empty():
                 _fail(self._returns.get_nowait(), TrainerError("the run ended"))
@@ -324,6 +336,7 @@ class TrainLoop:
                     raise
                 self._say(f"{error}; starting it again from version {version}")
         publication = progress.publication or Publication()
+        progress.events |= self._note_gradient(batch, progress.stats, new)
         update = Update(
             new,
             batch,
@@ -336,6 +349,18 @@ class TrainLoop:
         )
         await asyncio.shield(self._recorded(update))
         return new
+
+    def _note_gradient(
+        self, batch: Batch, stats: StepStats | None, version: int
+    ) -> Mapping[str, float]:
+        """Say why an update had no gradient, and count those in a row; its metrics."""
+        self._no_gradient = no_gradient(batch, stats)
+        if self._no_gradient is None:
+            self._without_gradient = 0
+            return {}
+        self._without_gradient += 1
+        self._say(self._no_gradient.line(version))
+        return self._no_gradient.metrics()
 
     async def _recorded(self, update: Update) -> None:
         await self._on_update(update)

@@ -243,6 +243,9 @@ class LearnerConfig(Part):
     max_grad_norm: float = Field(1.0, gt=0)
     max_skipped: int = Field(5, ge=1)
     """Steps in a row with a gradient that is not finite, each left out, that end a run."""
+    most_without_gradient: int | None = Field(10, ge=1)
+    """Updates in a row without any gradient that end a run, each of which is reported with its
+    cause; held-out tasks are measured first. None goes on. `serve` never ends by them."""
     threads: int = Field(1, ge=1)
     """Torch threads of the learner on a CPU."""
     publish: Literal["always", "if_not_worse"] = "always"

@@ -11,7 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,8 @@ from clawrl_gym.core.provenance import record_start
 from clawrl_gym.core.types import Json
 
 METRICS_FILE = "metrics.jsonl"
+HELDOUT_FILE = "heldout.jsonl"
+"""Which task each held-out evaluation solved: what a report compares."""
 TIMELINE_FILE = "timeline.jsonl"
 
 Loop = Literal["serve", "collect", "judge", "train"]
@@ -51,6 +53,12 @@ FAMILY_PREFIX = "train/success/"
 ENV_PREFIX = "env/"
 """Of one environment of a mixture: `env/NAME/train/success`, `env/NAME/heldout/success`."""
 ERRORS_PREFIX = "errors/"
+"""Episodes that infrastructure ended, by kind: run again, never rewarded."""
+FAILURES_PREFIX = "failures/"
+"""Episodes that the agent itself kept from being graded, by kind: a deadline, a spoilt grade."""
+NO_GRADIENT = "learner/no_gradient"
+"""1 for an update that had no gradient; `no_gradient/CAUSE` stands beside it."""
+NO_GRADIENT_PREFIX = "no_gradient/"
 ELAPSED_S = "time/elapsed_s"
 LEFT_S = "time/left_s"
 
@@ -179,6 +187,17 @@ def _numbers(row: Json) -> MetricRow:
     return {name: value for name, value in row.items() if isinstance(value, int | float)}
 
 
+def solved_by_step(folder: Path) -> dict[int, dict[str, bool]]:
+    """Which tasks each held-out evaluation of a run solved, by the updates before it; empty for a
+    run of an earlier version."""
+    evaluations: dict[int, dict[str, bool]] = {}
+    for row in read_json_lines(folder / HELDOUT_FILE):
+        step, solved = row.get("step"), row.get("solved")
+        if isinstance(step, int) and isinstance(solved, dict):
+            evaluations[step] = {str(task): value is True for task, value in solved.items()}
+    return evaluations
+
+
 class Metrics:
     """metrics.jsonl and the optional logger of one run."""
 
@@ -188,6 +207,7 @@ class Metrics:
             logger, options if isinstance(options, Mapping) else {}, folder, redact.hidden(config)
         )
         self._lines = JsonLines(folder / METRICS_FILE)
+        self._folder = folder
         self._rows: list[Json] = list(read_json_lines(folder / METRICS_FILE))
         self.latest: dict[str, float] = {}
         """The last value of every metric."""
@@ -199,6 +219,11 @@ class Metrics:
     def history(self) -> list[MetricRow]:
         """One row a step, earlier parts of a resumed run included."""
         return by_step(self._rows)
+
+    def log_tasks(self, step: int, solved_by_task: Mapping[str, bool]) -> None:
+        """Append which tasks a held-out evaluation after `step` updates solved."""
+        with closing(JsonLines(self._folder / HELDOUT_FILE)) as lines:
+            lines.append({"step": step, "solved": dict(solved_by_task)})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append one line; a value that is not finite is written as null."""

@@ -92,6 +92,12 @@ class Evaluation:
         return self._solved / max(1, self.n)
 
     @property
+    def solved_by_task(self) -> dict[str, bool]:
+        """Whether each measured task was solved, by a name that is the same in each evaluation."""
+        named = ((e.task, e.success) for e in self.episodes)
+        return {f"{task.env}:{task.id or ''}#{task.seed}": solved for task, solved in named}
+
+    @property
     def deadlines(self) -> int:
         """Tasks that the agent had not ended in time: failures."""
         return sum(episode.stop_reason is StopReason.DEADLINE for episode in self.episodes)

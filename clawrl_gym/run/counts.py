@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from clawrl_gym.core.metrics import (
     ELAPSED_S,
     ERRORS_PREFIX,
+    FAILURES_PREFIX,
     FAMILY_PREFIX,
     LEFT_S,
     RateWindow,
@@ -73,7 +74,8 @@ class TrainingCounts:
             return
         self._episode_rate.add(1)
         if event.error is not None:
-            self._errors[f"{ERRORS_PREFIX}{event.stop_reason.value}"] += 1
+            prefix = FAILURES_PREFIX if event.stop_reason.is_failure else ERRORS_PREFIX
+            self._errors[f"{prefix}{event.stop_reason.value}"] += 1
         if event.reward is not None:
             self._episodes.append(event)
 

@@ -107,6 +107,7 @@ class Observer:
             HELDOUT_LAST_VERSION: float(versions[-1]),
         }
         self._learning.heldout_success = values.get(HELDOUT_SUCCESS)
+        self._metrics.log_tasks(step, result.solved_by_task)
         self._metrics.log(step, values)
         self._view.step(step, values)
         if result.warning is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.controls import control_words
-from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.errors import StoreError, TrainerError
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.provenance import record_notes
@@ -38,6 +38,7 @@ from clawrl_gym.run.remote_checkpoints import copied_checkpoints
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.no_gradient import REMEDIES, NoGradient
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.training import TRAINING
 from clawrl_gym.ui.transcripts import find_tokenizer
@@ -72,16 +73,22 @@ async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
         for line in (*lines, *plan.notes):
             view.message(line)
         async with copied_checkpoints(config, folder, view.message):
-            evaluations = {} if plan.is_complete else await _carried_out(plan, view)
+            run = None if plan.is_complete else await _carried_out(plan, view)
         report = await asyncio.to_thread(write_report, folder.path)
         view.message(f"report: {report}")
     finally:
         view.close()
-    return TrainingRun(folder.path, report, evaluations)
+    if run is not None and run.stopped is not None and run.stopped.cause != "solved":
+        raise TrainerError(
+            f"{config.learner.most_without_gradient} updates in a row had no gradient, the last "
+            f"one because {run.stopped.why}: {REMEDIES[run.stopped.cause]}; "
+            "learner.most_without_gradient=null goes on"
+        )
+    return TrainingRun(folder.path, report, {} if run is None else run.evaluations)
 
 
-async def _carried_out(plan: Preflight[RunConfig], view: RunView) -> dict[int, Evaluation]:
-    """Its held-out evaluations; the view is closed with its parts."""
+async def _carried_out(plan: Preflight[RunConfig], view: RunView) -> Run:
+    """The run, which has ended; the view is closed with its parts."""
     config, folder = plan.config, plan.folder
     for env in plan.unprepared:
         await asyncio.to_thread(check_env, env, view.message)
@@ -100,7 +107,7 @@ async def _carried_out(plan: Preflight[RunConfig], view: RunView) -> dict[int, E
                 await run.learn()
             finally:
                 view.close()
-    return run.evaluations
+    return run
 
 
 class Run:
@@ -123,6 +130,8 @@ class Run:
         self._told: set[str] = set()
         """Of the curricula."""
         self._new_groups: Iterator[int] = itertools.count()
+        self.stopped: NoGradient | None = None
+        """Why it ended before its last update."""
 
     @property
     def evaluations(self) -> dict[int, Evaluation]:
@@ -287,9 +296,16 @@ class Run:
                 await self._heldout.measure(0)
             self._view.phase("training", f"{config.trainer.steps} updates")
             collecting = running.create_task(self._dispatcher.run(self._new_groups))
-            await loop.run(parts.policy.version, config.trainer.steps)
+            self.stopped = await loop.run(
+                parts.policy.version, config.trainer.steps, config.learner.most_without_gradient
+            )
             collecting.cancel()
-            await self._heldout.measure(config.trainer.steps)
+            if self.stopped is not None:
+                self._view.message(
+                    f"training ends after {parts.policy.version} of {config.trainer.steps} "
+                    f"updates: the last {config.learner.most_without_gradient} had no gradient"
+                )
+            await self._heldout.measure(parts.policy.version)
             for task in watching:
                 task.cancel()
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from clawrl_gym.core.controls import control_words
+from clawrl_gym.core.intervals import mean_difference
 from clawrl_gym.core.metrics import (
     HELDOUT_HIGH,
     HELDOUT_LOW,
     HELDOUT_SUCCESS,
+    NO_GRADIENT,
+    NO_GRADIENT_PREFIX,
     MetricRow,
 )
 from clawrl_gym.ui.run_data import RunData
@@ -40,8 +43,10 @@ class Headline:
     before: ResultInWords | None = None
     after: ResultInWords | None = None
     change: str = ""
-    """`+58 points`."""
+    """`+58 points (+49 to +67)`."""
     may_be_chance: bool = False
+    warnings: tuple[str, ...] = ()
+    """What a reader must know first."""
 
 
 def headline(run: RunData) -> Headline:
@@ -55,23 +60,81 @@ def headline(run: RunData) -> Headline:
 
 def _training_headline(run: RunData) -> Headline:
     evaluations = run.heldout
+    warnings = without_gradient(run)
     if not run.is_finished:
         total = "" if run.total_steps is None else f" of {run.total_steps}"
         verdict = f"This run is not finished: {run.last_step}{total} updates so far."
     else:
         verdict = f"{_updates(run.last_step)}, finished."
     if not evaluations:
-        return Headline(f"{verdict} It has no held-out evaluation.")
+        return Headline(f"{verdict} It has no held-out evaluation.", warnings=warnings)
     first_step = int(evaluations[0]["step"])
     if first_step != 0:
         verdict += f" Its first held-out evaluation came after {first_step} updates."
     when = "before" if first_step == 0 else f"after {_updates(first_step)}"
     before = _result(f"held-out success {when}", evaluations[0])
     if len(evaluations) == 1:
-        return Headline(f"{verdict} It has one held-out evaluation.", before)
-    after = _result(f"after {_updates(int(evaluations[-1]['step']))}", evaluations[-1])
-    points = 100 * (evaluations[-1][HELDOUT_SUCCESS] - evaluations[0][HELDOUT_SUCCESS])
-    return Headline(verdict, before, after, f"{points:+.0f} points")
+        verdict = f"{verdict} It has one held-out evaluation."
+        return Headline(verdict, before, warnings=warnings)
+    last_step = int(evaluations[-1]["step"])
+    after = _result(f"after {_updates(last_step)}", evaluations[-1])
+    change, comparison, is_clear = _compared(run, first_step, last_step)
+    return Headline(
+        f"{verdict} {comparison}".strip(), before, after, change,
+        may_be_chance=not is_clear, warnings=warnings,
+    )  # fmt: skip
+
+
+def _compared(run: RunData, first_step: int, last_step: int) -> tuple[str, str, bool]:
+    """The change, what is to be said of it, and whether it is clear: the paired difference over the
+    tasks that both evaluations measured, as `evaluate compare` has it."""
+    before, after = run.solved.get(first_step, {}), run.solved.get(last_step, {})
+    both = [task for task in before if task in after]
+    difference = mean_difference([[float(after[task]) - float(before[task]) for task in both]])
+    if difference is None:
+        words = "were not recorded" if not (before and after) else "have no task in common"
+        return "", f"The two evaluations are not compared: their tasks {words}.", False
+    low, high = 100 * difference.low, 100 * difference.high
+    change = f"{100 * difference.mean:+.0f} points ({low:+.0f} to {high:+.0f})"
+    apart = len(before) + len(after) - 2 * len(both)
+    of_tasks = f"the {len(both)} tasks that both evaluations measured" if apart else ""
+    if difference.is_clear:
+        return change, f"The change is over {of_tasks}." if apart else "", True
+    of_tasks = of_tasks or f"the same {len(both)} tasks"
+    return change, f"Before and after are not distinguishable on {of_tasks}.", False
+
+
+_CAUSES = {
+    "equal": "all episodes of each group had the same reward",
+    "solved": "all episodes solved their tasks",
+    "lost": "their groups were too old or withdrawn",
+    "masked": "all tokens were masked, because the policy had moved too far",
+    "zero": "the loss had the gradient 0",
+}
+
+
+def without_gradient(run: RunData) -> tuple[str, ...]:
+    """A line about updates that had no gradient, with their causes; empty where all had one."""
+    rows = [row for row in run.rows if NO_GRADIENT in row]
+    if not rows:
+        return ()
+    counts = {
+        words: sum(f"{NO_GRADIENT_PREFIX}{cause}" in row for row in rows)
+        for cause, words in _CAUSES.items()
+    }
+    causes = "; ".join(f"{words} ({number(n)})" for words, n in counts.items() if n)
+    line = f"{len(rows)} of {_updates(run.last_step)} had no gradient: {causes}."
+    most = run.setting("learner.most_without_gradient")
+    if not run.is_finished and isinstance(most, int) and _last_in_a_row(run) >= most:
+        line += f" The run ended there: {most} in a row are most (learner.most_without_gradient)."
+    return (line,)
+
+
+def _last_in_a_row(run: RunData) -> int:
+    """How many of the newest updates had no gradient."""
+    updates = [row for row in run.rows if "batch/samples" in row]
+    had_one = (at for at, row in enumerate(reversed(updates)) if NO_GRADIENT not in row)
+    return next(had_one, len(updates))
 
 
 def _serving_headline(run: RunData) -> Headline:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from clawrl_gym.core.errors import ClawError, StoreError
 from clawrl_gym.core.files import replace_text
-from clawrl_gym.core.metrics import ERRORS_PREFIX
+from clawrl_gym.core.metrics import ERRORS_PREFIX, FAILURES_PREFIX
 from clawrl_gym.core.provenance import Start
 from clawrl_gym.core.types import Json, Verdict
 from clawrl_gym.store import StoreReader
@@ -99,7 +99,8 @@ def render_page(run: RunData) -> str:
         timelines=timeline_charts(run),
         busy=busy_words(run),
         card_title=card_title,
-        errors=error_counts(run),
+        errors=last_counts(run, ERRORS_PREFIX),
+        failures=last_counts(run, FAILURES_PREFIX),
         merges=merge_facts(run),
         changed=changed_settings(run.config),
         most_open=_MOST_OPEN_SETTINGS,
@@ -302,14 +303,19 @@ def _flat(values: Json, prefix: str = "") -> dict[str, object]:
     return flat
 
 
-def error_counts(run: RunData) -> dict[str, float]:
-    """The last count of each kind of error."""
+_EARLIER_FAILURES = frozenset(f"{ERRORS_PREFIX}{kind}" for kind in ("deadline", "agent_fault"))
+"""Names under which runs of earlier versions counted what the agent itself had ended."""
+
+
+def last_counts(run: RunData, prefix: str) -> dict[str, float]:
+    """The last count of each kind that is counted under a prefix, without those of none."""
     counts: dict[str, float] = {}
     for row in run.rows:
         for name, value in row.items():
-            if name.startswith(ERRORS_PREFIX):
-                counts[name.removeprefix(ERRORS_PREFIX)] = value
-    return dict(sorted(counts.items()))
+            own = FAILURES_PREFIX if name in _EARLIER_FAILURES else name.partition("/")[0] + "/"
+            if own == prefix:
+                counts[name.partition("/")[2]] = value
+    return {kind: count for kind, count in sorted(counts.items()) if count > 0}
 
 
 def merge_facts(run: RunData) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from clawrl_gym.core.metrics import (
     TIMELINE_FILE,
     MetricRow,
     by_step,
+    solved_by_step,
 )
 from clawrl_gym.core.provenance import Start, read_starts
 from clawrl_gym.core.redact import is_secret
@@ -85,6 +86,8 @@ class RunData:
     """What is not shown, and why."""
     versions_of_users: dict[str, int] = field(default_factory=dict)
     """The newest of each user who has weights of their own."""
+    solved: dict[int, dict[str, bool]] = field(default_factory=dict)
+    """Which tasks each held-out evaluation solved, by the updates before it."""
 
     @property
     def heldout(self) -> list[MetricRow]:
@@ -165,7 +168,7 @@ def read_run(folder: Path) -> RunData:
     return RunData(
         folder, config, config_text, rows, spans, starts, stored.cards, stored.episodes,
         stored.lessons, stored.judged, log.hints, stored.films, stored.session_films,
-        [*notes, *stored.notes], stored.versions_of_users,
+        [*notes, *stored.notes], stored.versions_of_users, solved_by_step(folder),
     )  # fmt: skip
 
 

@@ -12,7 +12,13 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from clawrl_gym.core.metrics import ELAPSED_S, ERRORS_PREFIX, HELDOUT_SUCCESS, LEFT_S
+from clawrl_gym.core.metrics import (
+    ELAPSED_S,
+    ERRORS_PREFIX,
+    FAILURES_PREFIX,
+    HELDOUT_SUCCESS,
+    LEFT_S,
+)
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.ui.judging import Reading, mark
@@ -198,11 +204,18 @@ class RunState:
         return 0.0 if self.gauges_s is None else time.monotonic() - self.gauges_s
 
     def errors(self) -> dict[str, float]:
-        """Errors by kind, without the kinds that did not occur."""
+        """Errors of the infrastructure by kind, without the kinds that did not occur."""
+        return self._counts(ERRORS_PREFIX)
+
+    def failures(self) -> dict[str, float]:
+        """Episodes that the agent itself ended without a grade, by kind."""
+        return self._counts(FAILURES_PREFIX)
+
+    def _counts(self, prefix: str) -> dict[str, float]:
         return {
-            name.removeprefix(ERRORS_PREFIX): count
+            name.removeprefix(prefix): count
             for name, count in sorted(self.gauges.items())
-            if name.startswith(ERRORS_PREFIX) and count > 0
+            if name.startswith(prefix) and count > 0
         }
 
 

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from clawrl_gym.core.metrics import HELDOUT_SUCCESS, LEFT_S
+from clawrl_gym.core.metrics import HELDOUT_SUCCESS, LEFT_S, NO_GRADIENT
 from clawrl_gym.ui.judging import LABEL, reading_line
 from clawrl_gym.ui.panel import Gauge, ViewLayout, learning_lines, loop_table, spinner
 from clawrl_gym.ui.sparkline import columns, spark
@@ -69,6 +69,8 @@ _STEP_GAUGES: tuple[Gauge, ...] = (
     (LEFT_S, "left", duration),
 )
 
+_OF_A_GRADIENT = ("learner/loss", "logprob_gap/mean", "teacher/gap_mean")
+
 
 def _sections(state: RunState, width: int, height: int) -> list[RenderableType]:
     """The panel; a tall terminal also shows success by family."""
@@ -83,6 +85,7 @@ def _sections(state: RunState, width: int, height: int) -> list[RenderableType]:
     if state.gauges and (state.curves or state.first_step):
         sections += [Text(), loop_table(_LOOPS, state.gauges, width)]
         sections += [*learning_lines(state.gauges), Text(), _health(state)]
+        sections += [_failures(state)] if state.failures() else []
     if height >= _TALL and state.reading is not None:
         sections += [Text(), reading_line(state.reading)]
     return [*sections, Text(), _progress(state, inner)]
@@ -214,6 +217,12 @@ def _health(state: RunState) -> RenderableType:
     return line.append(words, style="bold red3")
 
 
+def _failures(state: RunState) -> Text:
+    """Episodes that the agent itself ended without a grade."""
+    words = ", ".join(f"{kind} {number(count)}" for kind, count in state.failures().items())
+    return Text("ended by the agent ", style=LABEL).append(words, style="orange3")
+
+
 def _progress(state: RunState, inner: int) -> RenderableType:
     total_steps, left_s = state.total_steps or 0, state.left_s()
     fields = [f"{state.step}/{total_steps} updates", duration(state.elapsed_s())]
@@ -238,6 +247,8 @@ def _progress(state: RunState, inner: int) -> RenderableType:
 def _step_lines(state: RunState, step: int, values: Mapping[str, float]) -> list[str]:
     """One line for the update, one for a held-out result."""
     gauges = {**state.gauges, LEFT_S: state.left_s()}
+    if NO_GRADIENT in values:  # those of the update before say nothing of this one
+        gauges |= dict.fromkeys(_OF_A_GRADIENT, None)
     lines = []
     if any(not name.startswith((HELDOUT_PREFIX, "policy/")) for name in values):
         fields = [
@@ -245,6 +256,8 @@ def _step_lines(state: RunState, step: int, values: Mapping[str, float]) -> list
             for name, label, form in _STEP_GAUGES
             if (value := gauges.get(name)) is not None
         ]
+        if NO_GRADIENT in values:
+            fields.append("no gradient")
         lines.append("  ".join([f"step {step}/{state.total_steps}", *fields]))
     if HELDOUT_SUCCESS in values:
         fields = [f"{name} {share(v)}" for name, v in envs_in(values, HELDOUT_SUCCESS).items()]
