@@ -43,6 +43,8 @@ def make_run(
     if lessons:
         rows = [row | _judged(row["step"]) if "train/reward" in row else row for row in rows]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    solved = [_solved_tasks(row) for row in rows if "heldout/success" in row]
+    (folder / "heldout.jsonl").write_text("".join(json.dumps(row) + "\n" for row in solved))
     spans = _timeline(made)
     (folder / "timeline.jsonl").write_text("".join(json.dumps(row) + "\n" for row in spans))
     start = {
@@ -88,7 +90,7 @@ def _metrics(made: int, steps: int, heldout: bool) -> list[dict[str, Any]]:
             "groups/zero_variance": int(16 * level), "groups/dropped_stale": 0,
             "swap/pause_s": 0.08 + 0.04 * draw.random(), "memory/rss_gb": 4.2,
             "merge/share": 0.98, "merge/fork_retoken": draw.randrange(3), "errors/env_error": 2,
-            "errors/deadline": 0, "time/elapsed_s": 46 + 6 * step,
+            "failures/deadline": 0, "time/elapsed_s": 46 + 6 * step,
         }  # fmt: skip
         for index, family in enumerate(FAMILIES):
             ease = success + 0.25 * ((index * 5) % 7 - 3) / 3 + draw.uniform(-0.1, 0.1)
@@ -99,6 +101,13 @@ def _metrics(made: int, steps: int, heldout: bool) -> list[dict[str, Any]]:
     if heldout and made == steps:
         evaluate(steps, 113, 120)
     return rows
+
+
+def _solved_tasks(row: dict[str, Any]) -> dict[str, Any]:
+    """The tasks of an evaluation: the first ones are solved."""
+    n = int(row["heldout/n"])
+    count = round(row["heldout/success"] * n)
+    return {"step": row["step"], "solved": {f":t{task}#0": task < count for task in range(n)}}
 
 
 def _judged(step: int) -> dict[str, float]:

@@ -165,7 +165,8 @@ class BatchQueue:
         """Store a group with its samples and queue it; returns the samples as stored."""
         async with self._order:
             stored = await self._store.add_group(group, samples, compared, self._user)
-            is_solved = all(e.success for e in group.episodes_G if e.reward is not None)
+            solved = [e.success for e in group.episodes_G if e.reward is not None]
+            is_solved = bool(solved) and all(solved)
             self._waiting.append(_QueuedGroup.of(stored, is_solved=is_solved))
         self._arrived.set()
         return stored

@@ -15,6 +15,14 @@ from clawrl_gym.trainers.batch_queue import Batch, teaches
 
 Cause = Literal["solved", "equal", "lost", "masked", "zero"]
 
+CAUSES: dict[Cause, str] = {
+    "solved": "all episodes solved their tasks",
+    "equal": "all episodes of each group had the same reward",
+    "lost": "their groups were too old or withdrawn",
+    "masked": "all tokens were masked, because the policy had moved too far",
+    "zero": "the loss had the gradient 0",
+}
+"""What several updates have in common, by cause."""
 REMEDIES: dict[Cause, str] = {
     "solved": "nothing is left to learn from these tasks: take harder ones, or stop here",
     "equal": (

@@ -14,6 +14,7 @@ from clawrl_gym.core.metrics import (
     NO_GRADIENT_PREFIX,
     MetricRow,
 )
+from clawrl_gym.trainers.no_gradient import CAUSES, REMEDIES, Cause
 from clawrl_gym.ui.run_data import RunData
 from clawrl_gym.ui.text import number, pass_rates, sample_size, share
 from clawrl_gym.ui.verdicts import (
@@ -104,30 +105,21 @@ def _compared(run: RunData, first_step: int, last_step: int) -> tuple[str, str, 
     return change, f"Before and after are not distinguishable on {of_tasks}.", False
 
 
-_CAUSES = {
-    "equal": "all episodes of each group had the same reward",
-    "solved": "all episodes solved their tasks",
-    "lost": "their groups were too old or withdrawn",
-    "masked": "all tokens were masked, because the policy had moved too far",
-    "zero": "the loss had the gradient 0",
-}
-
-
 def without_gradient(run: RunData) -> tuple[str, ...]:
-    """A line about updates that had no gradient, with their causes; empty where all had one."""
+    """Lines about updates that had no gradient: how many, why, and what to do; else none."""
     rows = [row for row in run.rows if NO_GRADIENT in row]
     if not rows:
         return ()
-    counts = {
-        words: sum(f"{NO_GRADIENT_PREFIX}{cause}" in row for row in rows)
-        for cause, words in _CAUSES.items()
+    counts: dict[Cause, int] = {
+        cause: sum(f"{NO_GRADIENT_PREFIX}{cause}" in row for row in rows) for cause in CAUSES
     }
-    causes = "; ".join(f"{words} ({number(n)})" for words, n in counts.items() if n)
+    had = {cause: count for cause, count in counts.items() if count}
+    causes = "; ".join(f"{CAUSES[cause]} ({count})" for cause, count in had.items())
     line = f"{len(rows)} of {_updates(run.last_step)} had no gradient: {causes}."
     most = run.setting("learner.most_without_gradient")
     if not run.is_finished and isinstance(most, int) and _last_in_a_row(run) >= most:
-        line += f" The run ended there: {most} in a row are most (learner.most_without_gradient)."
-    return (line,)
+        line += f" The run ended after {most} in a row (learner.most_without_gradient)."
+    return (line, *(f"{REMEDIES[cause].capitalize()}." for cause in had))
 
 
 def _last_in_a_row(run: RunData) -> int:

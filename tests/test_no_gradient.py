@@ -1,0 +1,159 @@
+"""Updates without a gradient: their cause, their line, and the end of a run that makes no other."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.config import LearnerConfig, RolloutConfig
+from clawrl_gym.core.metrics import NO_GRADIENT, Timeline
+from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason, TaskRef
+from clawrl_gym.store import Store
+from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
+from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.no_gradient import REMEDIES, no_gradient
+
+
+def sample(advantage: float = 1.0, version: int = 0) -> Sample:
+    streams = [0.0, -1.0], [-1, version], [0.0, advantage]
+    return Sample("s", 0, [1, 2], [False, True], *streams, reward=1.0)
+
+
+def stats(**metrics: float) -> StepStats:
+    return StepStats({name.replace("__", "/"): value for name, value in metrics.items()}, 2, 0.1)
+
+
+CASES: dict[str, tuple[Batch, StepStats | None, str | None]] = {
+    "a sample with an advantage": (Batch(0, 1, [sample()], 1), stats(), None),
+    "a hint alone": (
+        Batch(0, 1, [replace(sample(0.0), distill_T=[0.0, 1.0])], 1), stats(), None,
+    ),
+    "a small gradient": (Batch(0, 1, [sample()], 1), stats(learner__grad_norm=1e-9), None),
+    "half of the tokens masked": (
+        Batch(0, 1, [sample()], 1), stats(learner__masked_share=0.5), None,
+    ),
+    "equal groups": (Batch(0, 4, [], 4, equal_groups=4), None, "equal"),
+    "equal groups, one of them solved": (
+        Batch(0, 4, [], 4, equal_groups=4, solved_groups=1), None, "equal",
+    ),
+    "samples whose advantages are all 0": (
+        Batch(0, 2, [sample(0.0), sample(0.0)], 2, equal_groups=2), stats(), "equal",
+    ),
+    "all solved": (Batch(0, 4, [], 4, equal_groups=4, solved_groups=4), None, "solved"),
+    "all stale": (Batch(0, 4, [], 4), None, "lost"),
+    "more stale than equal": (Batch(0, 4, [], 4, equal_groups=1, solved_groups=1), None, "lost"),
+    "all masked": (
+        Batch(0, 1, [sample()], 1), stats(learner__masked_share=1.0, learner__grad_norm=0.0),
+        "masked",
+    ),
+    "a gradient of 0": (Batch(0, 1, [sample()], 1), stats(learner__grad_norm=0.0), "zero"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_cause_is_named(case: str) -> None:
+    batch, told, cause = CASES[case]
+    found = no_gradient(batch, told)
+    assert (found.cause if found else None) == cause
+    if found is not None:
+        assert found.metrics() == {NO_GRADIENT: 1.0, f"no_gradient/{cause}": 1.0}
+        line = found.line(3)
+        assert line.startswith("update 3 has no gradient: ")
+        assert REMEDIES[found.cause] in line
+        assert "\n" not in line
+
+
+class Learner:
+    """Makes steps of the size that it is given."""
+
+    def __init__(self, norm: float) -> None:
+        self.norm = norm
+
+    async def step(self, samples: list[Sample], version: int) -> StepStats:
+        return stats(learner__grad_norm=self.norm)
+
+    async def save_weights(self, folder: str) -> None: ...
+
+    async def save_checkpoint(self, folder: str) -> None:
+        await asyncio.to_thread(Path(folder).mkdir, parents=True)
+
+    async def load_checkpoint(self, folder: str) -> None: ...
+
+    async def begin_anew(self) -> None: ...
+
+    async def revive(self, checkpoint: str | None) -> None: ...
+
+
+async def run(
+    folder: Path, batch_of: Callable[[int], Batch], most: int | None, steps: int = 6
+) -> tuple[list[Update], list[str], str | None]:
+    updates: list[Update] = []
+    said: list[str] = []
+
+    async def next_batch(number: int, version: int) -> Batch:
+        return batch_of(number)
+
+    async def publish(version: int) -> Publication:
+        return Publication()
+
+    async def on_update(update: Update) -> None:
+        updates.append(update)
+
+    with closing(Timeline(folder)) as timeline:
+        loop = TrainLoop(
+            LearnerConfig(), Learner(0.5), next_batch, publish, on_update, folder / "c", timeline,
+            say=said.append,
+        )  # fmt: skip
+        stopped = await loop.run(0, steps, most)
+    return updates, said, stopped.cause if stopped else None
+
+
+EQUAL = Batch(0, 2, [], 2, equal_groups=2)
+
+
+async def test_each_update_without_a_gradient_is_told_and_counted(tmp_path: Path) -> None:
+    updates, said, stopped = await run(
+        tmp_path, lambda number: EQUAL if number % 2 else Batch(number, 1, [sample()], 1), most=2
+    )
+    assert [update.version for update in updates if NO_GRADIENT in update.row.metrics] == [2, 4, 6]
+    assert len(said) == 3 and stopped is None, "never two in a row"
+
+
+async def test_a_run_ends_after_so_many_in_a_row(tmp_path: Path) -> None:
+    updates, said, stopped = await run(
+        tmp_path, lambda number: EQUAL if number else Batch(number, 1, [sample()], 1), most=3
+    )
+    assert len(updates) == 4
+    assert len(said) == 3
+    assert stopped == "equal"
+
+
+async def test_without_a_bound_it_goes_on(tmp_path: Path) -> None:
+    updates, said, stopped = await run(tmp_path, lambda number: EQUAL, most=None)
+    assert len(updates) == len(said) == 6
+    assert stopped is None
+
+
+def group(number: int, rewards: list[float]) -> Group:
+    episodes = [
+        Episode(f"g{number}-{at}", number, TaskRef("t", 0, "train"), StopReason.TERMINATED, r, 1)
+        for at, r in enumerate(rewards)
+    ]
+    return Group(number, TaskRef("t", 0, "train"), episodes, 0)
+
+
+async def test_a_batch_counts_the_groups_that_taught_nothing(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    try:
+        queue = BatchQueue.training(RolloutConfig(groups=3), store)
+        for number, rewards in enumerate(([1.0, 1.0], [0.0, 0.0], [0.0, 1.0])):
+            samples = [sample()] if len(set(rewards)) > 1 else []
+            await queue.accept(group(number, rewards), samples)
+        batch = await queue.batch(0, 0)
+        assert (batch.equal_groups, batch.solved_groups, len(batch.samples)) == (2, 1, 1)
+        assert no_gradient(batch, None) is None
+    finally:
+        await store.close()
