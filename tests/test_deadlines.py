@@ -86,6 +86,18 @@ async def test_a_reply_that_does_not_end_is_told_from_a_policy_that_is_gone(tmp_
         assert await chat.outages_s(60.0) == 0.0
 
 
+async def test_a_short_reply_that_does_not_end_is_a_slow_machine(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.timeout_s = 0.2
+    bench.policy.delay_s = 60
+    body: dict[str, Any] = {"model": "tiny", "messages": HELLO, "max_tokens": 1}
+    async with chat_with(bench) as chat:
+        assert await chat.outages_s(60.0) == 0.0
+        status, answer, _ = await bench.post("/v1/chat/completions", body)
+    assert (status, answer["error"]["code"]) == (502, "policy_unavailable")
+    assert "the machine is too slow: a reply of at most 1 tokens" in answer["error"]["message"]
+
+
 async def test_a_request_that_the_policy_refuses_is_a_request_error(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.policy.refusal = RequestError("the arguments of a call are no JSON")
@@ -111,13 +123,18 @@ async def says_done(request: web.Request) -> web.Response:
     return web.json_response({"choices": [{"message": message}]})
 
 
-async def test_a_server_of_others_that_lives_has_a_long_reply() -> None:
+async def test_a_server_of_others_that_lives_has_a_long_reply_or_is_slow() -> None:
     async def never(request: web.Request) -> web.Response:
         return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
     async with server_of(never) as url:
         chat = EndpointChat(PolicyAddress(url, "k", "m", is_gateway=False), 0.2, limit=2)
         with pytest.raises(ReplyTimeout, match=r"had not ended its reply after 0\.2 s"):
+            await chat.reply(SPEC, HELLO, [])
+        await chat.close()
+        address = PolicyAddress(url, "k", "m", is_gateway=False, max_tokens=1)
+        chat = EndpointChat(address, 0.2, limit=2)
+        with pytest.raises(PolicyError, match="the server is too slow"):
             await chat.reply(SPEC, HELLO, [])
         await chat.close()
 

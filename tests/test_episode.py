@@ -181,6 +181,50 @@ async def test_what_was_earned_before_the_deadline_is_lost_and_what_was_paid_is_
     assert (paid.stop_reason, paid.reward) == (StopReason.DEADLINE, -0.5)
 
 
+class Crawls(ScriptedChat):
+    """A policy that takes `reply_s` for each reply of `tokens` tokens."""
+
+    def __init__(self, reply_s: float, tokens: int) -> None:
+        super().__init__()
+        self.reply_s, self.tokens_each = reply_s, tokens
+
+    async def reply(
+        self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
+    ) -> PolicyReply:
+        await asyncio.sleep(self.reply_s)
+        return PolicyReply({"role": "assistant", "content": "a"}, tokens=self.tokens_each)
+
+
+@pytest.mark.parametrize(
+    ("reply_s", "tokens", "stop", "reward"),
+    [
+        (0.04, 1_000, StopReason.DEADLINE, 0.0),  # many tokens, sampled fast: the agent's
+        (0.3, 1_000, StopReason.DEADLINE, 0.0),  # the same, slower than the deadline alone
+        (0.04, 0, StopReason.DEADLINE, 0.0),  # nobody says how many
+    ],
+)
+async def test_replies_at_a_usual_speed_are_the_agents_time(
+    reply_s: float, tokens: int, stop: StopReason, reward: float
+) -> None:
+    spec = replace(late_after(1), max_turns=99)
+    episode = await play(Countdown(99), Crawls(reply_s, tokens), spec)
+    assert (episode.stop_reason, episode.reward) == (stop, reward)
+
+
+async def test_an_episode_that_a_slow_machine_kept_from_its_end_is_not_scored() -> None:
+    """Each reply has one token, which is a tenth of a second, and takes half a second."""
+    spec = replace(late_after(1), timeout_s=0.6, max_turns=999)
+    episode = await play(Countdown(999), Crawls(0.5, 1), spec)
+    assert (episode.stop_reason, episode.reward) == (StopReason.POLICY_ERROR, None)
+    assert "the machine is too slow" in (episode.error or "")
+    assert "less than 10" in (episode.error or "")
+
+
+async def test_a_slow_machine_makes_the_deadline_later() -> None:
+    episode = await play(Countdown(2), Crawls(0.12, 1), replace(late_after(9), timeout_s=0.22))
+    assert (episode.stop_reason, episode.reward) == (StopReason.TERMINATED, 1.0)
+
+
 async def test_time_without_a_policy_is_not_the_agents() -> None:
     outages: list[float] = []
     back = asyncio.Event()

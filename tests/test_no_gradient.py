@@ -119,7 +119,8 @@ async def test_each_update_without_a_gradient_is_told_and_counted(tmp_path: Path
         tmp_path, lambda number: EQUAL if number % 2 else Batch(number, 1, [sample()], 1), most=2
     )
     assert [update.version for update in updates if NO_GRADIENT in update.row.metrics] == [2, 4, 6]
-    assert len(said) == 3 and stopped is None, "never two in a row"
+    assert len(said) == 3
+    assert stopped is None, "there were never two in a row"
 
 
 async def test_a_run_ends_after_so_many_in_a_row(tmp_path: Path) -> None:

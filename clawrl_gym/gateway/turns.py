@@ -40,6 +40,7 @@ from clawrl_gym.core.errors import (
 from clawrl_gym.core.ownership import user_of
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.pictures import pictures_of
+from clawrl_gym.core.slow_machine import is_slow
 from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, TemplateOptions, Turn
 from clawrl_gym.dialogue.prompts import (
     HistoryRule,
@@ -227,11 +228,17 @@ class TurnMaker:
                         await asyncio.sleep(next(pauses_s))
         except TimeoutError:
             works = policy is not None and await self._works(session_id, policy)
-            raise self._no_reply(last, works=is_generating and works) from last
+            max_tokens = partial.turn_input.sampling.max_tokens
+            raise self._no_reply(last, max_tokens, works=is_generating and works) from last
 
-    def _no_reply(self, last: PolicyError | None, *, works: bool) -> PolicyError:
+    def _no_reply(self, last: PolicyError | None, max_tokens: int, *, works: bool) -> PolicyError:
         """`works`: on a reply, which had no time to end."""
         limit_s = f"{self._timeout_s:g} s"
+        if works and is_slow(max_tokens, self._timeout_s):
+            return PolicyError(
+                f"the machine is too slow: a reply of at most {max_tokens} tokens had not ended "
+                f"after {limit_s}; send fewer requests at once, or raise policy.request_timeout_s"
+            )
         if works:
             return ReplyTimeout(f"the reply had not ended after {limit_s}")
         held = not self._may_start.is_set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from clawrl_gym.core.errors import (
 )
 from clawrl_gym.core.link import LARGEST_BODY_BYTES, in_one_line
 from clawrl_gym.core.pauses import growing_pauses_s
+from clawrl_gym.core.slow_machine import is_slow
 from clawrl_gym.core.types import Episode, Json, Message, Tool
 from clawrl_gym.rollout.deadline import OutageClock
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply
@@ -190,8 +192,14 @@ class EndpointChat:
             with _reaching(url, self._http.timeout.total):
                 async with self._http.post(url, json=body) as answer:
                     text = await answer.text()
-        except ReplyTimeout:
+        except ReplyTimeout as late:
             await _require_answer(self._http, f"{self._base_url}/models")
+            timeout_s = self._http.timeout.total or math.inf
+            if is_slow(self._address.max_tokens, timeout_s):
+                raise PolicyError(
+                    f"the server is too slow: a reply of at most {self._address.max_tokens} tokens "
+                    f"had not ended after {timeout_s:g} s"
+                ) from late
             raise
         if answer.status in _BUSY and not _is_too_long(text):
             failure = _TurnedAway(f"the policy answered {answer.status} to {url}: {text[:300]}")

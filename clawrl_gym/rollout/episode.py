@@ -6,7 +6,7 @@ policy is reached through the gateway. Who is to blame decides what an end is wo
 - what the agent did: a deadline, a loop, a spoilt grade, a request that is refused for what it
   said: a failure, a reward of 0 at most;
 - what is provably not its doing: a start that fails, an environment that raises, a policy that
-  cannot be reached: no reward at all, and the episode is run again.
+  cannot be reached, a machine that is too slow: no reward at all, and the episode is run again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from clawrl_gym.core.errors import (
 )
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Answer, Episode, Message, StopReason, TaskRef, Tool
-from clawrl_gym.rollout.deadline import Deadline, OutageClock, no_outages
+from clawrl_gym.rollout.deadline import Deadline, OutageClock, ReplyTimes, no_outages
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
 
 
@@ -162,9 +162,11 @@ async def run_episode(
     started_s = time.monotonic()
     progress = Progress(env, in_thread)
     agent = _AgentBorder(agent)
+    replies = ReplyTimes()
     stop, error = await ending_of(
-        spec, progress, lambda: _play(spec, agent, chat, bounds, progress), outages_s
-    )
+        spec, progress, lambda: _play(spec, agent, chat, bounds, progress, replies), outages_s,
+        replies,
+    )  # fmt: skip
     episode = conclude(spec, progress, stop, error, started_s)
     try:
         last = _last_state(agent, progress, episode)
@@ -179,11 +181,12 @@ async def ending_of(
     progress: Progress,
     play: Callable[[], Awaitable[StopReason]],
     outages_s: OutageClock = no_outages,
+    replies: ReplyTimes | None = None,
 ) -> tuple[StopReason, str | None]:
     """Start the environment and play: how the episode ended, and what failed when something did."""
     try:
         await _start(spec, progress)
-        return await Deadline(spec.timeout_s, outages_s).hold(play()), None
+        return await Deadline(spec.timeout_s, outages_s, replies).hold(play()), None
     except TimeoutError:
         return StopReason.DEADLINE, f"no end within {spec.timeout_s:g} s of the agent's time"
     except ReplyTimeout as failure:
@@ -263,7 +266,12 @@ def _last_state(agent: Agent, progress: Progress, episode: Episode) -> list[Mess
 
 
 async def _play(
-    spec: EpisodeSpec, agent: Agent, chat: Chat, bounds: Bounds, progress: Progress
+    spec: EpisodeSpec,
+    agent: Agent,
+    chat: Chat,
+    bounds: Bounds,
+    progress: Progress,
+    replies: ReplyTimes,
 ) -> StopReason:
     tools = agent.tools(progress.tools)
     system = _joined(progress.system, agent.instructions(progress.tools))
@@ -275,7 +283,8 @@ async def _play(
             progress.opening, progress.offered = request, tools
         asked_s = time.monotonic()
         try:
-            answer = await _ask(spec, chat, request, tools, history)
+            with replies.asking():
+                answer = await _ask(spec, chat, request, tools, history)
         except ContextError:
             await progress.finish()
             return StopReason.CONTEXT
@@ -283,10 +292,12 @@ async def _play(
             if progress.replies:  # the first request was taken: what came since is the agent's
                 raise AgentFault(f"what the agent said cannot be sent on: {refusal}") from refusal
             raise
+        duration_s = time.monotonic() - asked_s
+        replies.got(answer.tokens, duration_s)
         progress.tokens += answer.tokens
         progress.replies.append(answer.message)
         action = agent.action(answer.message)
-        progress.answers.append(_noted(answer, action, time.monotonic() - asked_s))
+        progress.answers.append(_noted(answer, action, duration_s))
         if isinstance(action, ParseFailure):
             progress.observations.append(action.message)
             continue
