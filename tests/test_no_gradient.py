@@ -158,3 +158,8 @@ async def test_a_batch_counts_the_groups_that_taught_nothing(tmp_path: Path) -> 
         assert no_gradient(batch, None) is None
     finally:
         await store.close()
+
+
+async def test_what_to_do_is_said_once_in_a_row(tmp_path: Path) -> None:
+    _, said, _ = await run(tmp_path, lambda number: EQUAL, most=3)
+    assert [REMEDIES["equal"] in line for line in said] == [True, False, False]

@@ -354,13 +354,15 @@ class TrainLoop:
         self, batch: Batch, stats: StepStats | None, version: int
     ) -> Mapping[str, float]:
         """Say why an update had no gradient, and count those in a row; its metrics."""
-        self._no_gradient = no_gradient(batch, stats)
-        if self._no_gradient is None:
+        before, found = self._no_gradient, no_gradient(batch, stats)
+        self._no_gradient = found
+        if found is None:
             self._without_gradient = 0
             return {}
         self._without_gradient += 1
-        self._say(self._no_gradient.line(version))
-        return self._no_gradient.metrics()
+        again = before is not None and before.cause == found.cause
+        self._say(found.line(version, again=again))
+        return found.metrics()
 
     async def _recorded(self, update: Update) -> None:
         await self._on_update(update)

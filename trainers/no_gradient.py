@@ -47,9 +47,10 @@ class NoGradient:
     cause: Cause
     why: str
 
-    def line(self, version: int) -> str:
-        """One line for people."""
-        return f"update {version} has no gradient: {self.why}; {REMEDIES[self.cause]}"
+    def line(self, version: int, *, again: bool = False) -> str:
+        """One line for people; what to do is not said `again`."""
+        remedy = "" if again else f"; {REMEDIES[self.cause]}"
+        return f"update {version} has no gradient: {self.why}{remedy}"
 
     def metrics(self) -> dict[str, float]:
         """The metrics that say so."""
