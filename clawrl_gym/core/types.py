@@ -333,6 +333,8 @@ class Episode:
     """What failed, when something did."""
     family: str | None = None
     """The task's family, for curves by family."""
+    replaced: int = 0
+    """Characters of its environment's texts that were no valid Unicode."""
     duration_s: float = 0.0
     scores: dict[str, float] = field(default_factory=dict)
     """What else the environment measured, by name; averaged in the run's metrics."""
