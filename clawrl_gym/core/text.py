@@ -42,7 +42,6 @@ class Replacements:
         with self._lock:
             return {sender: self._counts[sender] for sender in SENDERS}
 
-
     @property
     def total(self) -> int:
         return sum(self.counts().values())

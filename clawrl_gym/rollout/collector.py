@@ -114,6 +114,9 @@ class Collector:
         for turns in turns_G:
             merged = merge_turns(turns)
             self._count(merged)
+            self._counters["samples/untrainable_turns"] += sum(
+                bool(turn.untrainable) for turn in turns if turn.kind == "main"
+            )
             segments_G.append(merged.sequences)
         judging = self._judging.get(group.task.env)
         verdicts_G = await self._judge(judging, group.episodes_G, turns_G)
@@ -198,4 +201,5 @@ class Collector:
 
 
 def _is_trained(turn: Turn) -> bool:
-    return turn.kind == "main" and turn.finish_reason != INTERRUPTED
+    is_whole = turn.finish_reason != INTERRUPTED and not turn.untrainable
+    return turn.kind == "main" and is_whole
