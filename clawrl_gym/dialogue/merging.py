@@ -28,7 +28,7 @@ class Segment:
 
     ids_T: list[int]
     mask_T: list[bool]
-    """True where the policy sampled the token, its log-prob is known and its turn can be trained."""
+    """True where the policy sampled the token in a trainable turn and its log-prob is known."""
     logprobs_T: list[float]
     """0.0 where the mask is False."""
     versions_T: list[int]

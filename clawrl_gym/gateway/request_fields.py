@@ -52,7 +52,6 @@ REFUSED: Mapping[str, Refused] = {
     "modalities": Refused(_TEXT, (["text"], [])),
     "moderation": Refused("nothing is moderated"),
     "n": Refused(_ONE, (1,)),
-    "priority": Refused("all requests of a user are equally urgent", (0,)),
     "prompt_embeds": Refused("a prompt is text or token ids"),
     "prompt_logprobs": Refused(_LOGPROBS),
     "repetition_detection": Refused("a reply ends by itself, its stop texts or its length"),
@@ -79,11 +78,12 @@ REFUSED: Mapping[str, Refused] = {
 }
 
 WITHOUT_EFFECT = frozenset({
-    "cache_salt", "metadata", "prediction", "prompt_cache_key", "prompt_cache_options",
+    "cache_salt", "metadata", "prediction", "priority", "prompt_cache_key", "prompt_cache_options",
     "prompt_cache_retention", "request_id", "safety_identifier", "service_tier", "store",
     "stream_interval", "user",
 })  # fmt: skip
-"""They say who asks, what it costs and how it is kept elsewhere: no reply depends on them."""
+"""They say who asks, how urgent it is, what it costs and what is kept elsewhere: what is sampled
+does not depend on them."""
 
 
 def refuse_fields(body: object) -> None:

@@ -8,7 +8,6 @@ and named in `unread`, so that one of them never refuses a conversation.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
@@ -49,6 +48,13 @@ class WireMessage(BaseModel):
     @classmethod
     def _readable(cls, message: object) -> object:
         return _read(message) if isinstance(message, dict) else message
+
+    @field_validator("content")
+    @classmethod
+    def _text_or_parts(cls, content: object) -> object:
+        if not isinstance(content, str | list | None):
+            raise ValueError("expected a text or a list of parts")
+        return content
 
     @field_validator("tool_calls")
     @classmethod
@@ -127,27 +133,25 @@ def _read(message: JsonObject) -> JsonObject:
     return {
         "role": role.strip().lower() if isinstance(role, str) else role,
         "content": content,
-        "tool_calls": _calls(message.get("tool_calls"), unread),
+        "tool_calls": _calls(message.get("tool_calls")),
         "tool_call_id": str(call_id) if isinstance(call_id, int) else call_id,
         "reasoning_content": _text(reasoning) or thoughts or None,
         "unread": tuple(sorted(f"messages.{name}" for name in unread)),
     }
 
 
-def _content(content: object, unread: list[str]) -> tuple[Content, str]:
+def _content(content: object, unread: list[str]) -> tuple[object, str]:
     """What a message says, and what was thought before."""
-    if content is None or isinstance(content, str):
-        return content, ""
-    if isinstance(content, dict) and "type" not in content:
-        return json.dumps(content, ensure_ascii=False), ""
-    if not isinstance(content, list | dict):
-        return json.dumps(content), ""
+    if not isinstance(content, list):
+        return content, ""  # what it is not is told below
     parts: list[ContentPart] = []
     thoughts = []
-    for part in content if isinstance(content, list) else [content]:
+    for part in content:
         kind = part.get("type", "text") if isinstance(part, dict) else "text"
         url = _url(part) if kind in ("image_url", "input_image") else None
         text = _text(part)
+        if kind == "image_url" and url is None:
+            raise ValueError(f"image_url: got {part!r:.100}, expected {{'url': 'data:image/...'}}")
         if url is not None:
             parts.append({"type": "image_url", "image_url": {"url": url}})
         elif kind in _THOUGHTS:
@@ -187,32 +191,30 @@ def _text(part: object, levels: int = _DEEPEST_PART) -> str | None:
     return None
 
 
-def _calls(calls: object, unread: list[str]) -> object:
+def _calls(calls: object) -> object:
     """Calls of functions; those of OpenAI's custom tools have their input as one argument."""
-    if not isinstance(calls, Sequence) or isinstance(calls, str):
+    if not calls:
         return None
-    read = []
-    for call in calls:
-        made = _call(call) if isinstance(call, dict) else None
-        if made is None:
-            unread.append("tool_calls")
-        else:
-            read.append(made)
-    return read or None
+    return [_call(call) for call in calls] if isinstance(calls, list) else calls
 
 
-def _call(call: JsonObject) -> JsonObject | None:
+def _call(call: object) -> object:
+    """Raises ValueError for what calls no function."""
+    if not isinstance(call, dict):
+        return call
     function, custom = call.get("function"), call.get("custom")
     if call.get("type", "function") == "function" and _is_usual(function):
         return call
     if not isinstance(function, dict) and isinstance(custom, dict):
         function = {"name": custom.get("name"), "arguments": {"input": custom.get("input")}}
     if not isinstance(function, dict):
-        return None
+        raise ValueError(f"tool_calls: got {call!r:.100}, expected a function in each")
     name, arguments = function.get("name"), function.get("arguments")
+    if "name" not in function or not isinstance(name, str | None):
+        raise ValueError(f"tool_calls: got {function!r:.100}, expected a function.name each")
     if not isinstance(arguments, str | dict | None):
         arguments = json.dumps(arguments)
-    named = {**function, "name": name if isinstance(name, str) else "", "arguments": arguments}
+    named = {**function, "name": name or "", "arguments": arguments}
     return {"id": str(call.get("id") or ""), "type": "function", "function": named}
 
 
