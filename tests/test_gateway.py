@@ -320,7 +320,10 @@ async def test_a_request_that_vllm_refuses_is_not_asked_again(bench: Bench) -> N
         ({"max_tokens": 0}, "max_tokens: got 0"),
         ({"top_p": 2}, "top_p: got 2"),
         ({"n": 2}, "n=2, expected none: one reply a request"),
-        ({"tool_choice": "required"}, "tool_choice='required', expected none: replies are sampled freely"),
+        (
+            {"tool_choice": "required"},
+            "tool_choice='required', expected none: replies are sampled freely",
+        ),
         ({"logprobs": True}, "logprobs=True, expected none: log-probs are recorded"),
         ({"stop": ["x"] * 17}, "17 stop texts"),
     ],
