@@ -51,6 +51,9 @@ FAMILY_PREFIX = "train/success/"
 ENV_PREFIX = "env/"
 """Of one environment of a mixture: `env/NAME/train/success`, `env/NAME/heldout/success`."""
 ERRORS_PREFIX = "errors/"
+REQUESTS_PREFIX = "requests/"
+"""Counts of texts that were no valid Unicode, turns that no learner can use, and fields without
+effect, since the process began."""
 ELAPSED_S = "time/elapsed_s"
 LEFT_S = "time/left_s"
 

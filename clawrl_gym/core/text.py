@@ -79,13 +79,13 @@ def valid_json(value: Any, sender: Sender, counts: Replacements = replacements) 
     return value if is_whole(text) else json.loads(valid_text(text, sender, counts))
 
 
-def valid_escapes(text: str, sender: Sender) -> str:
+def valid_escapes(text: str, sender: Sender, counts: Replacements = replacements) -> str:
     """A text that may be JSON, such as the arguments of a call: what it escapes is valid, too."""
     if not _HALF.search(text):
         return text
     try:
         value = json.loads(text)
-        valid = valid_json(value, sender)
+        valid = valid_json(value, sender, counts)
     except (ValueError, RecursionError):
         return text
     return text if valid is value else json.dumps(valid)

@@ -81,7 +81,7 @@ class GatewayStats:
     kinds: Counter[str] = field(default_factory=Counter)
     """Turns by kind."""
     untrainable: Counter[str] = field(default_factory=Counter)
-    """Main turns that no learner can use, by the setting of their sampling."""
+    """Live main turns that no learner can use, by the setting of their sampling."""
     unread: int = 0
     """Fields and parts of requests that had no effect and are in no list."""
     asking: int = 0
@@ -194,7 +194,7 @@ def _of_requests(stats: GatewayStats) -> Iterator[Metric]:
     """What was otherwise than it might seem to whoever asked."""
     untrainable = CounterMetricFamily(
         "clawrl_untrainable_turns",
-        "main turns that are not trained on, by the setting they were sampled with",
+        "live main turns that are not trained on, by the setting they were sampled with",
         labels=("setting",),
     )
     for setting, count in stats.untrainable.items():

@@ -305,13 +305,13 @@ class TurnMaker:
             raise
         finally:
             if recording.done() and not recording.exception():
-                self._count(recording.result())
+                self._count(recording.result(), request)
         return recording.result()
 
-    def _count(self, turn: Turn) -> None:
+    def _count(self, turn: Turn, request: TurnRequest) -> None:
         self.stats.turns += 1
         self.stats.kinds[turn.kind] += 1
-        if turn.kind == "main":
+        if turn.kind == "main" and not request.session.is_rollout:
             self.stats.untrainable.update(turn.untrainable.split())
         self.stats.tokens_prompt += len(turn.prompt_ids_T)
         self.stats.tokens_sampled += len(turn.sampled_ids_T)

@@ -33,6 +33,10 @@ from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
 
 
+UNTRAINABLE = "samples/untrainable_turns"
+"""Counter of turns that were sampled otherwise than the learner computes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judging:
     """What becomes of the turns of one environment."""
@@ -114,7 +118,7 @@ class Collector:
         for turns in turns_G:
             merged = merge_turns(turns)
             self._count(merged)
-            self._counters["samples/untrainable_turns"] += sum(
+            self._counters[UNTRAINABLE] += sum(
                 bool(turn.untrainable) for turn in turns if turn.kind == "main"
             )
             segments_G.append(merged.sequences)

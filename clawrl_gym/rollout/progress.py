@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from clawrl_gym.core.errors import EnvError, boundary
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.text import MOST_CHARS, Replacements, valid_json, valid_text
+from clawrl_gym.core.text import MOST_CHARS, Replacements, valid_escapes, valid_json, valid_text
 from clawrl_gym.core.types import Answer, Json, Message, StopReason, TaskRef, Tool, Transcript
 
 _STEP = ("observation", "reward", "terminated", "truncated", "info")
@@ -150,6 +150,7 @@ class Progress:
         return self._valid(report)
 
     def _valid(self, text: str) -> str:
+        text = valid_escapes(text, "environment", self.replaced)
         return valid_text(text, "environment", self.replaced)
 
 
