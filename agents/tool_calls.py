@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypedDict, TypeGuard
 
 from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.text import valid_escapes
 from clawrl_gym.core.types import FunctionCall, Message, ToolCall
 
 
@@ -181,5 +182,9 @@ def _call(wire: ToolCall) -> Call:
     return Call(
         id=str(wire.get("id", "")),
         name=str(function.get("name", "")),
-        arguments=arguments if isinstance(arguments, str) else json.dumps(arguments),
+        arguments=(
+            valid_escapes(arguments, "agent")
+            if isinstance(arguments, str)
+            else json.dumps(arguments)
+        ),
     )

@@ -24,7 +24,7 @@ from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 from tests.fakes import FakePolicy
 
-SAMPLING = SamplingConfig(temperature=0.7, top_p=0.9, max_tokens=33)
+SAMPLING = SamplingConfig(temperature=0.7, top_p=1.0, max_tokens=33)
 HELLO: list[Message] = [{"role": "user", "content": "hello"}]
 
 

@@ -62,7 +62,7 @@ async def test_sampling_comes_from_the_request_else_from_the_configuration(bench
     await bench.say(HELLO, "b", **wishes)
     await bench.say(HELLO, "c", max_completion_tokens=5, max_tokens=9, stop=["x", "y"])
     default, own, newer = bench.policy.samplings
-    assert (default.temperature, default.top_p, default.max_tokens) == (0.7, 0.9, 33)
+    assert (default.temperature, default.top_p, default.max_tokens) == (0.7, 1.0, 33)
     assert (default.seed, default.stop) == (None, ())
     assert (own.temperature, own.top_p, own.max_tokens, own.seed) == (0.0, 0.5, 9, 3)
     assert own.stop == ("x",)
@@ -311,17 +311,20 @@ async def test_a_request_that_vllm_refuses_is_not_asked_again(bench: Bench) -> N
         ({"messages": []}, "messages: got \\[\\]"),
         ({"messages": None}, "messages: got None"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages.0.role: got 'robot'"),
-        ({"messages": [{"role": "user", "content": 3}]}, "messages.0.content.str: got 3"),
+        ({"messages": [{"role": "user", "content": 3}]}, "messages.0.content: got 3"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-            "image_url: got None: .*expected {'url'",
+            "image_url: got .*expected {'url'",
         ),
         ({"temperature": -1}, "temperature: got -1"),
         ({"max_tokens": 0}, "max_tokens: got 0"),
         ({"top_p": 2}, "top_p: got 2"),
-        ({"n": 2}, "n=2; one reply a request"),
-        ({"tool_choice": "required"}, "tool_choice='required'; replies are sampled freely"),
-        ({"logprobs": True}, "logprobs=True; log-probs are recorded"),
+        ({"n": 2}, "n=2, expected none: one reply a request"),
+        (
+            {"tool_choice": "required"},
+            "tool_choice='required', expected none: replies are sampled freely",
+        ),
+        ({"logprobs": True}, "logprobs=True, expected none: log-probs are recorded"),
         ({"stop": ["x"] * 17}, "17 stop texts"),
     ],
 )
@@ -420,8 +423,11 @@ async def test_text_parts_and_developer_messages_are_understood(bench: Bench) ->
 
 
 async def test_only_what_the_template_may_read_reaches_the_policy(bench: Bench) -> None:
-    await bench.say(HELLO, chat_template="{{ evil }}", priority=-1, tools=[], user="x")
+    await bench.say(HELLO, priority=-1, tools=[], user="x")
     assert bench.policy.bodies == [{"messages": HELLO, "tools": []}]
+    status, answer, _ = await bench.chat(HELLO, chat_template="{{ evil }}")
+    assert (status, answer["error"]["param"]) == (400, "chat_template")
+    assert len(bench.policy.bodies) == 1
 
 
 async def test_without_the_key_nothing_but_health_is_answered(bench: Bench) -> None:

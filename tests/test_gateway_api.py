@@ -87,8 +87,8 @@ async def test_a_plain_completion_can_be_streamed(bench: Bench) -> None:
         ({"prompt": [-1]}, "expected token ids from 0 on"),
         ({"prompt": {"a": 1}}, "prompt"),
         ({}, "prompt"),
-        ({"prompt": "x", "echo": True}, "echo: got True"),
-        ({"prompt": "x", "best_of": 3}, "best_of: got 3"),
+        ({"prompt": "x", "echo": True}, "echo=True"),
+        ({"prompt": "x", "best_of": 3}, "best_of=3"),
     ],
 )
 async def test_a_bad_completion_is_told_what_was_got(

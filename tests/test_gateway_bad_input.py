@@ -68,7 +68,7 @@ def deep(levels: int) -> Any:
         ({"tools": [TOOL] * 1025}, "at most 1024 items"),
         ({"tools": [{**TOOL, "more": deep(70)}]}, "at most 64 levels"),
         ({"chat_template_kwargs": deep(70)}, "at most 64 levels"),
-        ({"tool_choice": {"type": "function"}}, "calls cannot be forced"),
+        ({"tool_choice": {"type": "function"}}, "never forced into a form"),
         ({"stream": "perhaps"}, "stream: got 'perhaps'"),
         ({"stream_options": 3}, "stream_options: got 3"),
         ({"temperature": "warm"}, "temperature: got 'warm'"),

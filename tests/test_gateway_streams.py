@@ -94,7 +94,7 @@ async def test_reasoning_is_streamed_and_recorded(bench: Bench) -> None:
     bench.policy = Thinker("h42")
     await bench.restart()
     events = await bench.events(HELLO)
-    assert events[1]["choices"][0]["delta"] == {"reasoning_content": "hm"}
+    assert events[1]["choices"][0]["delta"] == {"reasoning_content": "hm", "reasoning": "hm"}
     (turn,) = await bench.store.turns_of("s1")
     assert turn.reply == {"role": "assistant", "content": "42", "reasoning_content": "hm"}
 

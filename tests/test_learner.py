@@ -14,6 +14,7 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample
 from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.schedule import learning_rate
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
@@ -352,3 +353,18 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
 def test_greedy_sampling_cannot_be_learned_from(model_dir: str) -> None:
     with pytest.raises(TrainerError, match="temperature"):
         make_learner(model_dir, temperature=0.0)
+
+
+def test_samples_of_several_temperatures_are_read_each_at_its_own(model_dir: str) -> None:
+    own = make_samples(LENGTHS[:3])
+    heated = [
+        replace(sample, temperature=temperature)
+        for sample, temperature in zip(own, (0.5, None, 2.0), strict=True)
+    ]
+    (pack,) = make_packs(heated, 10_000)
+    together = PackedModel(model_dir, "cpu", temperature=1.0).score(pack).logprobs_M
+    for row, (sample, temperature) in enumerate(zip(own, (0.5, 1.0, 2.0), strict=True)):
+        (alone,) = make_packs([sample], 10_000)
+        expected = PackedModel(model_dir, "cpu", temperature=temperature).score(alone).logprobs_M
+        at = torch.from_numpy(pack.rows_M == pack.origins.index(row))
+        torch.testing.assert_close(together[at], expected, rtol=1e-5, atol=1e-5)

@@ -80,3 +80,26 @@ def test_pieces_are_all_positions_in_turn(positions: int, limit: int) -> None:
     assert sum(lengths) == positions
     assert all(length * V <= max(limit, V) for length in lengths)
     assert [p.start for p in pieces] == [sum(lengths[:n]) for n in range(len(lengths))]
+
+
+@pytest.mark.parametrize("limit", [MAX_LOGITS, 7 * V], ids=["whole", "pieces"])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_each_position_may_have_a_temperature_of_its_own(limit: int, frozen: bool) -> None:
+    temperatures_M1 = torch.linspace(0.2, 2.0, M)[:, None]
+    ids_MK = torch.randint(0, V, (M, K), generator=torch.Generator().manual_seed(3))
+    weights_MK = drawn(M, K, seed=4).detach()
+    gradients, values = [], []
+    for whole in (True, False):
+        hidden_MH, weight_VH = drawn(M, H), drawn(V, H, seed=1).requires_grad_(not frozen)
+        bias_V = drawn(V, seed=2).requires_grad_(not frozen)
+        if whole:
+            logits_MV = torch.nn.functional.linear(hidden_MH, weight_VH, bias_V) / temperatures_M1
+            logprobs_MK = logits_MV.log_softmax(-1).gather(-1, ids_MK)
+        else:
+            head = Head(weight_VH, bias_V, temperatures_M1, limit)
+            logprobs_MK, _ = logprobs_of(head, hidden_MH, ids_MK)
+        (logprobs_MK * weights_MK).sum().backward()
+        values.append(logprobs_MK.detach())
+        gradients.append([t.grad for t in (hidden_MH, weight_VH, bias_V)])
+    torch.testing.assert_close(values[1], values[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-4)

@@ -201,3 +201,25 @@ def test_a_long_episode_merges_in_linear_pieces() -> None:
     result = merge_turns(turns)
     assert result.merged == 99
     assert result.sequences[0].ids_T == ids
+
+
+def test_turns_of_other_temperatures_are_sequences_of_their_own() -> None:
+    first = replace(turn([1, 2], [3], 0), temperature=0.5)
+    same = replace(turn([1, 2, 3, 4], [5], 1), temperature=0.5)
+    other = replace(turn([1, 2, 3, 4, 5, 6], [7], 2), temperature=1.0)
+    merged = merge_turns([first, same, other])
+    assert [s.temperature for s in merged.sequences] == [0.5, 1.0]
+    assert [s.turn_indices for s in merged.sequences] == [[0, 1], [2]]
+    assert (merged.merged, dict(merged.forks)) == (1, {"temperature": 1})
+
+
+def test_an_untrainable_turn_is_context_of_whatever_temperature() -> None:
+    cut = replace(turn([1, 2], [3], 0), temperature=0.0, untrainable="temperature")
+    first = replace(turn([1, 2, 3, 4], [5], 1), temperature=0.5)
+    again = replace(turn([1, 2, 3, 4, 5], [6], 2), temperature=1.0, untrainable="top_k")
+    last = replace(turn([1, 2, 3, 4, 5, 6], [7], 3), temperature=0.5)
+    (sequence,) = merge_turns([cut, first, again, last]).sequences
+    assert sequence.ids_T == [1, 2, 3, 4, 5, 6, 7]
+    assert sequence.mask_T == [False, False, False, False, True, False, True]
+    assert sequence.temperature == 0.5
+    assert sequence.versions_T[2] == sequence.turns_T[2] == -1

@@ -137,6 +137,7 @@ def make_version_2(folder: Path) -> list[tuple[int, list[int]]]:
         db.execute(statement)
     columns = sample_columns(LIVE_SAMPLE)
     del columns["distill"], columns["lessons"], columns["pictures"], columns["strength"]
+    del columns["temperature"]
     marks = ", ".join("?" * len(columns))
     db.execute(
         f"INSERT INTO samples ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values())

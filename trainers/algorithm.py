@@ -165,6 +165,7 @@ def make_sample(
         lessons=lessons,
         pictures=segment.pictures,
         strength=strength,
+        temperature=segment.temperature,
     )
 
 

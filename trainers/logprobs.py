@@ -10,7 +10,7 @@ of V, and the backward pass makes no logits; but where W is trained itself, it m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,8 +27,15 @@ class Head:
 
     weight_VH: Tensor
     bias_V: Tensor | None
-    temperature: float
+    temperature: float | Tensor
+    """The same at all positions, or (M, 1)."""
     max_logits: int = MAX_LOGITS
+
+    def at(self, piece: slice) -> Head:
+        """The head of some of the positions."""
+        if isinstance(self.temperature, float):
+            return self
+        return replace(self, temperature=self.temperature[piece])
 
     @torch.no_grad()
     def logits(self, hidden_MH: Tensor) -> Tensor:
@@ -78,7 +85,7 @@ class _Logprobs(torch.autograd.Function):
         entropies_M = hidden_MH.new_empty(len(ids_MK), dtype=torch.float32)
         expected_MH = hidden_MH.new_empty(hidden_MH.shape) if learns else None
         for piece in head.pieces(len(ids_MK)):
-            logits_mV, log_z_m, probs_mV = _distribution(head, hidden_MH[piece])
+            logits_mV, log_z_m, probs_mV = _distribution(head.at(piece), hidden_MH[piece])
             logprobs_MK[piece] = topk_logprobs(logits_mV, log_z_m, ids_MK[piece])
             entropies_M[piece] = log_z_m - torch.linalg.vecdot(probs_mV, logits_mV)
             if expected_MH is not None:
@@ -113,7 +120,7 @@ def _of_head(
     of_weight_VH = torch.zeros_like(head.weight_VH)
     of_bias_V = None if head.bias_V is None else torch.zeros_like(head.bias_V)
     for piece in head.pieces(len(ids_MK)):
-        _, _, of_logits_mV = _distribution(head, hidden_MH[piece])
+        _, _, of_logits_mV = _distribution(head.at(piece), hidden_MH[piece])
         of_logits_mV *= -gradient_MK[piece].sum(-1, keepdim=True)
         of_logits_mV.scatter_add_(-1, ids_MK[piece], gradient_MK[piece])
         dtype = of_weight_VH.dtype

@@ -143,7 +143,7 @@ class PackedModel:
         """Log-probs (with gradient, where enabled) under the distribution that was sampled from."""
         with self._mode():
             hidden_MH, ids_MK = self._predict(pack)
-            logprobs_MK, entropies_M = logprobs_of(self._head, hidden_MH, ids_MK)
+            logprobs_MK, entropies_M = logprobs_of(self._head(pack), hidden_MH, ids_MK)
         compared = pack.topk_ids_MK is not None
         return Scores(logprobs_MK[:, 0], entropies_M, logprobs_MK[:, 1:] if compared else None)
 
@@ -152,9 +152,9 @@ class PackedModel:
         """Log-probs without gradient, and the `k` most likely of the first `width` tokens."""
         with self._mode():
             hidden_MH, ids_MK = self._predict(pack)
-            head = self._head
+            head = self._head(pack)
             parts = [
-                _look(head, hidden_MH[piece], ids_MK[piece], min(k, width), width)
+                _look(head.at(piece), hidden_MH[piece], ids_MK[piece], min(k, width), width)
                 for piece in head.pieces(len(ids_MK))
             ]
         logprobs_MK, ids, best = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -233,15 +233,23 @@ class PackedModel:
     def _output(self) -> Any:
         return self.net.get_output_embeddings()  # type: ignore[operator]
 
-    @property
-    def _head(self) -> Head:
+    def _head(self, pack: Pack) -> Head:
         """As vLLM samples from it: what stands for a picture is never said."""
         layer = self._output
         bias_V = getattr(layer, "bias", None)
         if self._unspoken:
             bias_V = torch.zeros(self.width, device=self.device) if bias_V is None else bias_V + 0
             bias_V[self._unspoken] += UNSPOKEN_BIAS
-        return Head(layer.weight, bias_V, self.temperature, self.max_logits)
+        return Head(layer.weight, bias_V, self._temperature(pack), self.max_logits)
+
+    def _temperature(self, pack: Pack) -> float | Tensor:
+        """Each sample's own, where it was sampled at another than the run's."""
+        if pack.temperatures_M is None:
+            return self.temperature
+        own_M = np.nan_to_num(pack.temperatures_M, nan=self.temperature)
+        if (own_M == own_M[0]).all():
+            return float(own_M[0])
+        return torch.from_numpy(own_M).to(self.device)[:, None]
 
     @contextmanager
     def _mode(self) -> Iterator[None]:

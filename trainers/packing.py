@@ -70,6 +70,8 @@ class Pack:
     """The teacher's log-probs of them; NaN where none spoke."""
     pictures: tuple[str, ...] = ()
     """Those of its one sequence."""
+    temperatures_M: Floats | None = None
+    """Each token was sampled at; NaN: the run's own. None: all were."""
 
 
 def make_packs(
@@ -172,7 +174,15 @@ def _pack(samples: list[Sample], readings: list[TeacherScores | None], origins: 
         topk_ids_MK=topk_ids_MK,
         topk_teacher_MK=topk_teacher_MK,
         pictures=samples[0].pictures,
+        temperatures_M=_temperatures(samples, counts),
     )
+
+
+def _temperatures(samples: list[Sample], counts: list[int]) -> Floats | None:
+    known = [math.nan if sample.temperature is None else sample.temperature for sample in samples]
+    if all(map(math.isnan, known)):
+        return None
+    return np.repeat(np.array(known, np.float32), counts)
 
 
 def _at(where: list[Ints], streams: Sequence[Sequence[float]]) -> NDArray[np.generic]:

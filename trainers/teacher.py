@@ -219,6 +219,7 @@ def _behind(
         advantages_T=[0.0] * len(ids),
         reward=0.0,
         pictures=sample.pictures[:pictures],
+        temperature=sample.temperature,
     )
 
 

@@ -9,6 +9,7 @@
     ├── PolicyError        vLLM or the gateway failed
     │   ├── ContextError   the prompt does not fit the model's context (a clean truncation)
     │   ├── RequestError   vLLM refused the request itself: asking again is useless
+    │   │   └── RequestTooLarge  it has more bytes than are read
     │   ├── ReplyTimeout   a policy that works had not ended its reply in time
     │   └── NotServed      new weights or an adapter were refused; the old ones serve on
     ├── TrainerError       the learner failed
@@ -87,6 +88,10 @@ class ContextError(PolicyError):
 
 class RequestError(PolicyError):
     """vLLM refused the request itself: asking again is useless."""
+
+
+class RequestTooLarge(RequestError):
+    """The request has more bytes than are read."""
 
 
 class ReplyTimeout(PolicyError):

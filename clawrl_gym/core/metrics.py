@@ -59,6 +59,9 @@ FAILURES_PREFIX = "failures/"
 NO_GRADIENT = "learner/no_gradient"
 """1 for an update that had no gradient; `no_gradient/CAUSE` stands beside it."""
 NO_GRADIENT_PREFIX = "no_gradient/"
+REQUESTS_PREFIX = "requests/"
+"""Counts of texts that were no valid Unicode, turns that no learner can use, and fields without
+effect, since the process began."""
 ELAPSED_S = "time/elapsed_s"
 LEFT_S = "time/left_s"
 

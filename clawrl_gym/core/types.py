@@ -96,6 +96,8 @@ class TemplateOptions(TypedDict, total=False):
     tool_choice: str
     parallel_tool_calls: bool
     chat_template_kwargs: dict[str, object]
+    reasoning_effort: str
+    documents: list[dict[str, str]]
 
 
 class ChatBody(TemplateOptions, total=False):
@@ -244,6 +246,11 @@ class Turn:
     """The tools that the request offered, in OpenAI's form."""
     template: TemplateOptions = field(default_factory=TemplateOptions)
     """What else of the request the chat template read, such as `chat_template_kwargs`."""
+    temperature: float | None = None
+    """It was sampled at; None: not known, the run's own."""
+    untrainable: str = ""
+    """The settings by which it was sampled otherwise than any learner computes; such a turn is
+    never trained on. Empty: it can be."""
     id: int | None = None
     """Store position; None before it is stored."""
 
@@ -333,6 +340,8 @@ class Episode:
     """What failed, when something did."""
     family: str | None = None
     """The task's family, for curves by family."""
+    replaced: int = 0
+    """Characters of its environment's texts that were no valid Unicode."""
     duration_s: float = 0.0
     scores: dict[str, float] = field(default_factory=dict)
     """What else the environment measured, by name; averaged in the run's metrics."""
@@ -407,6 +416,8 @@ class Sample:
     """Hashes of the pictures whose places are in the ids, in their order."""
     strength: float = 1.0
     """Of the evidence, in (0, 1]: the mean over its tokens, each by the size of what it brings."""
+    temperature: float | None = None
+    """Its tokens were sampled at; None: the run's own."""
     id: int | None = None
     """Store position; None before it is stored."""
 

@@ -18,7 +18,7 @@ from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.delta import shared_prefix
 
 T = TypeVar("T")
-ForkReason = Literal["template", "retoken", "edited"]
+ForkReason = Literal["template", "retoken", "edited", "temperature"]
 Decode = Callable[[list[int]], str]
 
 
@@ -28,7 +28,7 @@ class Segment:
 
     ids_T: list[int]
     mask_T: list[bool]
-    """True where the policy sampled the token and its log-prob is known."""
+    """True where the policy sampled the token in a trainable turn and its log-prob is known."""
     logprobs_T: list[float]
     """0.0 where the mask is False."""
     versions_T: list[int]
@@ -43,6 +43,8 @@ class Segment:
     """Hashes of the pictures in the ids, in their order."""
     picture_counts: dict[int, int] = field(default_factory=dict)
     """By `Turn.index`: how many of them its prompt has; left out: none."""
+    temperature: float | None = None
+    """Its sampled tokens were sampled at; None: the run's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class MergeResult:
     """Turns that extended the segment before them."""
     forks: Counter[ForkReason]
     """Why turns did not: `retoken` the same reply in other ids, `template` the same conversation
-    rendered otherwise, `edited` another conversation."""
+    rendered otherwise, `edited` another conversation, `temperature` sampled at another one."""
 
 
 def merge_turns(turns: Sequence[Turn], decode: Decode | None = None) -> MergeResult:
@@ -87,10 +89,18 @@ class _GrowingSegment:
         self.sampled_T: list[bool] = []
         """True where the policy sampled the token, also without a log-prob."""
         self.last = first
+        self.has_trainable = False
+        """A turn inside is trained on, and its temperature is the segment's."""
 
     def is_extended_by(self, turn: Turn) -> bool:
         ids_T = self.segment.ids_T
-        return turn.prompt_ids_T[: len(ids_T)] == ids_T
+        return self.fits_temperature(turn) and turn.prompt_ids_T[: len(ids_T)] == ids_T
+
+    def fits_temperature(self, turn: Turn) -> bool:
+        """Whether one temperature holds for all that is trained on."""
+        if turn.untrainable or not self.has_trainable:
+            return True
+        return turn.temperature == self.segment.temperature
 
     def append(self, turn: Turn) -> None:
         sampled = len(turn.sampled_ids_T)
@@ -104,7 +114,7 @@ class _GrowingSegment:
         added_ids_T = turn.prompt_ids_T[len(segment.ids_T) :]
         added = len(added_ids_T)  # a prompt can be long: nothing below looks at its tokens
         logprobs_T = [math.nan if p is None else p for p in turn.logprobs_T]
-        is_finite_T = [math.isfinite(p) for p in logprobs_T]
+        is_finite_T = [not turn.untrainable and math.isfinite(p) for p in logprobs_T]
         self.sampled_T += [False] * added + [True] * sampled
         segment.ids_T.extend(added_ids_T + turn.sampled_ids_T)
         segment.mask_T.extend([False] * added + is_finite_T)
@@ -117,7 +127,10 @@ class _GrowingSegment:
         pictures = pictures_of(turn.messages)
         if pictures:
             segment.picture_counts[turn.index] = len(pictures)
-        self.segment = replace(segment, pictures=pictures)
+        temperature = segment.temperature
+        if not turn.untrainable and not self.has_trainable:
+            temperature, self.has_trainable = turn.temperature, True
+        self.segment = replace(segment, pictures=pictures, temperature=temperature)
         self.last = turn
 
 
@@ -126,7 +139,9 @@ def _where(mask_T: list[bool], values_T: list[T], otherwise: T) -> list[T]:
 
 
 def _fork_reason(growing: _GrowingSegment, turn: Turn, decode: Decode | None) -> ForkReason:
-    """Conversation first, then text, then the place of the first different id."""
+    """Temperature and conversation first, then text, then the place of the first different id."""
+    if not growing.fits_temperature(turn):
+        return "temperature"
     prompt_T = turn.prompt_ids_T
     if not _continues(growing.last, turn.messages):
         return "edited"

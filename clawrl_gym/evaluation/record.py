@@ -33,7 +33,7 @@ EPISODES_FILE = "episodes.jsonl"
 LOCK_FILE = "evaluation.lock"
 _SILENT_ATTEMPTS = 8
 """So many attempts in a row that the policy failed end the evaluation: it is not there any more."""
-_NOT_KEPT = ("group_id", "notice", "is_reported", "task", "transcript")
+_NOT_KEPT = ("group_id", "notice", "is_reported", "task", "transcript", "replaced")
 
 Key = tuple[str | None, int, str, int | None]
 """A task by id, seed and split, and which sample of it; None is the greedy one."""

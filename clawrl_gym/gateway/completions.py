@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -44,6 +45,9 @@ from clawrl_gym.policy.generation import Delta
 
 ALIAS = "policy"
 """A model name that always means the served model."""
+_MOST_NAMED = 200
+_MOST_IN_HEADER = 20
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 R = TypeVar("R", bound=GenerationRequest)
 _log = logging.getLogger(__name__)
 
@@ -83,14 +87,20 @@ class ReplyFormat:
         }
 
 
+def in_both_names(reply: Json) -> Json:
+    """A message or delta whose thoughts have vLLM's newer name, too: clients read one of them."""
+    thoughts = reply.get("reasoning_content")
+    return {**reply, "reasoning": thoughts} if thoughts else reply
+
+
 CHAT = ReplyFormat(
     whole_object="chat.completion",
     chunk_object="chat.completion.chunk",
     id_prefix="chatcmpl-",
     opening={"delta": {"role": "assistant", "content": ""}},
     ending={"delta": {}},
-    reply=lambda turn: {"message": turn.reply},
-    delta=lambda delta: f'"delta":{encode(delta)}',
+    reply=lambda turn: {"message": in_both_names(turn.reply)},
+    delta=lambda delta: f'"delta":{encode(in_both_names(delta))}',
 )
 TEXT = ReplyFormat(
     whole_object="text_completion",
@@ -162,6 +172,12 @@ def finish_reason_of(turn: Turn) -> str:
     return "tool_calls" if has_calls else turn.finish_reason
 
 
+def _unread_header(fields: GenerationRequest) -> dict[str, str]:
+    """Tells the client what had no effect."""
+    names = [_NO_NAME.sub("?", name)[:64] for name in fields.unread[:_MOST_IN_HEADER]]
+    return {"X-Without-Effect": ", ".join(names)} if names else {}
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
     """One request to either API, read and assigned to its session."""
@@ -194,6 +210,8 @@ class Completions:
         self._model_name = model_name
         self._pace = pace
         self._pictures = pictures
+        self._named: set[str] = set()
+        """Of the unread, those that the log has named."""
 
     def check_model(self, name: str | None) -> None:
         """Raises Refusal (404) for a model that is not served; None means the one."""
@@ -249,7 +267,16 @@ class Completions:
         fields = parse_as(model, body)
         assert isinstance(body, dict)  # nothing else can be parsed
         self.check_model(fields.model)
+        self._note_unread(fields.unread)
         return fields, body
+
+    def _note_unread(self, names: list[str]) -> None:
+        """Count what has no effect; the log says it once of each name."""
+        self._turns.stats.unread += len(names)
+        for name in names:
+            if name not in self._named and len(self._named) < _MOST_NAMED:
+                self._named.add(name)
+                _log.warning("a request has %a, which has no effect; said once", name[:100])
 
     @asynccontextmanager
     async def _chat_call(
@@ -284,6 +311,7 @@ class Completions:
                 "X-Session-Id": name_of(call.identity.session_id),
                 "X-Turn-Id": str(turn.id),
                 "X-Weight-Version": str(version),
+                **_unread_header(call.fields),
             }
             body = call.reply_format.whole(turn, self._model_name)
             response = web.json_response(body, headers=headers)
@@ -299,6 +327,7 @@ class Completions:
         session_id = name_of(call.identity.session_id)
         chunks = Chunks(call.reply_format, self._model_name, session_id, call.fields.wants_usage)
         headers = {"X-Session-Id": session_id, "X-Weight-Version": str(self._newest(call))}
+        headers |= _unread_header(call.fields)
         async with EventStream(request, headers, self._pace) as stream:
 
             async def send(delta: Delta) -> None:

@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.text import replacements
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _POLICY_TIMEOUT_S = 2.0
@@ -79,6 +80,10 @@ class GatewayStats:
     """How prompts joined the turn before them: see `splice.Fit`."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Turns by kind."""
+    untrainable: Counter[str] = field(default_factory=Counter)
+    """Live main turns that no learner can use, by the setting of their sampling."""
+    unread: int = 0
+    """Fields and parts of requests that had no effect and are in no list."""
     asking: int = 0
     """Requests under way that are more than a look."""
     last_asked_s: float = field(default_factory=time.monotonic)
@@ -166,6 +171,7 @@ class _Counts(Collector):
         yield CounterMetricFamily(
             "clawrl_waited", "attempts that found the policy down", value=stats.waited
         )
+        yield from _of_requests(stats)
         yield from self._gauges()
         yield from _of_learning(stats.learning)
 
@@ -182,6 +188,29 @@ class _Counts(Collector):
         for key, (name, help_) in _POLICY_GAUGES.items():
             if key in self.policy:
                 yield GaugeMetricFamily(name, help_, value=self.policy[key])
+
+
+def _of_requests(stats: GatewayStats) -> Iterator[Metric]:
+    """What was otherwise than it might seem to whoever asked."""
+    untrainable = CounterMetricFamily(
+        "clawrl_untrainable_turns",
+        "live main turns that are not trained on, by the setting they were sampled with",
+        labels=("setting",),
+    )
+    for setting, count in stats.untrainable.items():
+        untrainable.add_metric((setting,), count)
+    yield untrainable
+    yield CounterMetricFamily(
+        "clawrl_unread", "fields and parts of requests that had no effect", value=stats.unread
+    )
+    replaced = CounterMetricFamily(
+        "clawrl_replaced_characters",
+        "characters of texts from outside that were no valid Unicode, by sender",
+        labels=("sender",),
+    )
+    for sender, count in replacements.counts().items():
+        replaced.add_metric((sender,), count)
+    yield replaced
 
 
 def _of_learning(learning: LearningStats) -> Iterator[Metric]:

@@ -1,24 +1,24 @@
 """Requests for replies, as OpenAI clients send them: checked, and as chat templates read them.
 
-What comes in is checked here and nowhere else; unknown fields are let through unread, because every
-client sends some. What chat templates and parsers read is checked before it reaches them.
+What comes in is checked here and nowhere else. Each field is honoured, refused by name or without
+effect by its nature (`request_fields.py`); unknown ones are let through, because every client sends
+some, and named to it. What chat templates and parsers read is checked before it reaches them.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from reprlib import Repr
-from typing import Literal, TypeVar, cast
+from typing import Annotated, Literal, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from clawrl_gym.config import SamplingConfig
+from clawrl_gym.core.text import read_json, valid_escapes
 from clawrl_gym.core.types import (
     ChatBody,
-    Content,
     FunctionCall,
     JsonObject,
     Message,
@@ -26,22 +26,27 @@ from clawrl_gym.core.types import (
     Tool,
     ToolCall,
 )
-from clawrl_gym.core.types import (
-    ContentPart as PlainPart,
-)
 from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.request_fields import REFUSED, WITHOUT_EFFECT, refuse_fields
+from clawrl_gym.gateway.wire_messages import (
+    WireMessage,
+    as_tool_messages,
+    check_depth,
+    function_of,
+)
 from clawrl_gym.policy.generation import Sampling
 
 MOST_MESSAGES = 16_384
 LONGEST_REPLY = 2**31 - 1
 _MOST_TOOLS = 1024
 _MOST_STOPS = 16
+_MOST_TOKENS = 16_384
+"""Token ids in one field of a request's sampling."""
 _LARGEST_TOKEN = 2**31 - 1
-_DEEPEST = 64
-"""Levels of JSON in what is passed on; templates and parsers recurse over it."""
-_NAMELESS = "expected a function.name each"
-_OPTIONAL = ("tool_calls", "tool_call_id", "reasoning_content")
-"""Fields of a message that are passed on where they hold something."""
+TokenId = Annotated[int, Field(ge=0, le=_LARGEST_TOKEN)]
+TokenIds = Annotated[list[TokenId], Field(max_length=_MOST_TOKENS)]
+Bias = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~@+=-]{0,199}")
 F = TypeVar("F", bound="Fields")
 
@@ -54,78 +59,9 @@ class Fields(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-
-class ImageUrl(Fields):
-    """Where a picture is."""
-
-    url: str
-
-
-class ContentPart(Fields):
-    """A part of a message's content: a text or a picture."""
-
-    type: str
-    text: str = ""
-    image_url: ImageUrl | None = Field(None, validate_default=True)
-
-    @field_validator("type")
     @classmethod
-    def _text_or_picture(cls, kind: str) -> str:
-        if kind == "image_url":
-            return kind
-        if kind not in ("text", "input_text", "output_text"):
-            raise ValueError("expected 'text' or 'image_url'")
-        return "text"
-
-    @field_validator("image_url", mode="before")
-    @classmethod
-    def _with_url(cls, image_url: object, info: ValidationInfo) -> object:
-        if image_url is None and info.data.get("type") == "image_url":
-            raise ValueError("expected {'url': 'data:image/...'}")
-        return {"url": image_url} if isinstance(image_url, str) else image_url
-
-    def plain(self) -> PlainPart:
-        if self.image_url is None or self.type == "text":
-            return {"type": "text", "text": self.text}
-        return {"type": "image_url", "image_url": {"url": self.image_url.url}}
-
-
-class WireMessage(Fields):
-    """One chat message."""
-
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[ContentPart] | None = None
-    tool_calls: list[JsonObject] | None = Field(None, max_length=_MOST_TOOLS)
-    tool_call_id: str | None = None
-    reasoning_content: str | None = None
-
-    @field_validator("tool_calls")
-    @classmethod
-    def _calls_of_functions(cls, calls: list[JsonObject] | None) -> list[JsonObject] | None:
-        for call in calls or []:
-            function = _function_of(call)
-            if not isinstance(function.get("arguments", ""), str | dict | None):
-                raise ValueError("expected arguments as JSON text")
-        return calls
-
-    @property
-    def has_pictures(self) -> bool:
-        parts = self.content if isinstance(self.content, list) else []
-        return any(part.type == "image_url" for part in parts)
-
-    def plain(self) -> Message:
-        """As rendered: text parts joined unless a picture is among them, `developer` under its
-        older name."""
-        content: Content
-        if not isinstance(self.content, list):
-            content = self.content
-        elif self.has_pictures:
-            content = [part.plain() for part in self.content]
-        else:
-            content = "\n".join(part.text for part in self.content)
-        role = "system" if self.role == "developer" else self.role
-        optional = {name: getattr(self, name) for name in _OPTIONAL if getattr(self, name)}
-        return cast(Message, {"role": role, "content": content, **optional})
+    def check_offered(cls, body: object) -> None:
+        """Raises Refusal for fields that want what is not offered."""
 
 
 class Labels(Fields):
@@ -155,10 +91,15 @@ class StreamOptions(Fields):
     """How a stream ends."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: Literal[False] | None = None
+    include_obfuscation: bool | None = None
+    """Without effect: the pieces of a stream are as long as they are."""
 
 
 class GenerationRequest(Fields):
     """What requests for a reply have in common, whatever API they come by."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
 
     model: str | None = None
     stream: bool | None = None
@@ -168,8 +109,18 @@ class GenerationRequest(Fields):
     max_tokens: int | None = Field(None, ge=1, le=LONGEST_REPLY)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: str | list[str] | None = None
-    n: Literal[1] | None = None
-    logprobs: Literal[False] | None = None
+    stop_token_ids: TokenIds | None = None
+    ignore_eos: bool | None = None
+    min_tokens: int | None = Field(None, ge=0, le=LONGEST_REPLY)
+    top_k: int | None = Field(None, ge=-1, le=_LARGEST_TOKEN)
+    min_p: float | None = Field(None, ge=0, le=1)
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: float | None = Field(None, gt=0, le=100)
+    logit_bias: Annotated[dict[TokenId, Bias], Field(max_length=_MOST_TOKENS)] | None = None
+    allowed_token_ids: TokenIds | None = None
+    bad_words: list[str] | None = Field(None, max_length=1024)
+    skip_special_tokens: bool | None = None
     session_id: str | None = None
     turn_type: str | None = None
     session_done: bool | int | str | None = None
@@ -184,6 +135,23 @@ class GenerationRequest(Fields):
             raise ValueError("expected stop texts that are not empty")
         return stop
 
+    @field_validator("bad_words")
+    @classmethod
+    def _some_words(cls, words: list[str] | None) -> list[str] | None:
+        if words and not all(word.strip() for word in words):
+            raise ValueError("expected words that are not empty")
+        return words
+
+    @classmethod
+    def check_offered(cls, body: object) -> None:
+        refuse_fields(body)
+
+    @property
+    def unread(self) -> list[str]:
+        """Names of what had no effect, though somebody may think that it has."""
+        named = {name for name, value in (self.model_extra or {}).items() if value is not None}
+        return sorted(named - REFUSED.keys() - WITHOUT_EFFECT)
+
     @property
     def wants_usage(self) -> bool:
         return self.stream_options is not None and bool(self.stream_options.include_usage)
@@ -197,6 +165,18 @@ class GenerationRequest(Fields):
             max_tokens=self.max_tokens or default.max_tokens,
             seed=self.seed,
             stop=stop,
+            top_k=max(0, self.top_k or 0),
+            min_p=self.min_p or 0.0,
+            presence_penalty=self.presence_penalty or 0.0,
+            frequency_penalty=self.frequency_penalty or 0.0,
+            repetition_penalty=self.repetition_penalty or 1.0,
+            logit_bias=tuple((self.logit_bias or {}).items()),
+            allowed_token_ids=tuple(self.allowed_token_ids or ()),
+            bad_words=tuple(self.bad_words or ()),
+            stop_token_ids=tuple(self.stop_token_ids or ()),
+            min_tokens=self.min_tokens or 0,
+            ignore_eos=bool(self.ignore_eos),
+            skip_special_tokens=self.skip_special_tokens is not False,
         )
 
 
@@ -209,20 +189,34 @@ class ChatRequest(GenerationRequest):
     tool_choice: Literal["auto", "none"] | None = None
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: JsonObject | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
+        None
+    )
+    add_special_tokens: Literal[False] | None = None
+    documents: list[dict[str, str]] | None = Field(None, max_length=MOST_MESSAGES)
+
+    @field_validator("messages", mode="before")
+    @classmethod
+    def _of_tools(cls, messages: object) -> object:
+        return as_tool_messages(messages)
 
     @field_validator("tools")
     @classmethod
     def _functions(cls, tools: list[JsonObject] | None) -> list[JsonObject] | None:
         for tool in tools or []:
-            if not _function_of(tool)["name"]:
-                raise ValueError(_NAMELESS)
+            function_of(tool)
         return tools
 
     @field_validator("chat_template_kwargs")
     @classmethod
     def _not_deep(cls, kwargs: JsonObject | None) -> JsonObject | None:
-        _check_depth(kwargs)
+        check_depth(kwargs)
         return kwargs
+
+    @property
+    def unread(self) -> list[str]:
+        of_messages = {name for message in self.messages for name in message.unread}
+        return [*super().unread, *sorted(of_messages)]
 
     @property
     def has_pictures(self) -> bool:
@@ -242,6 +236,10 @@ class ChatRequest(GenerationRequest):
             body["parallel_tool_calls"] = self.parallel_tool_calls
         if self.chat_template_kwargs is not None:
             body["chat_template_kwargs"] = self.chat_template_kwargs
+        if self.reasoning_effort is not None:
+            body["reasoning_effort"] = self.reasoning_effort
+        if self.documents is not None:
+            body["documents"] = self.documents
         return body
 
     def sampling(self, default: SamplingConfig) -> Sampling:
@@ -254,9 +252,7 @@ class CompletionRequest(GenerationRequest):
     """POST /v1/completions."""
 
     prompt: str | list[int] | list[str] | list[list[int]]
-    best_of: Literal[1] | None = None
-    echo: Literal[False] | None = None
-    suffix: Literal[""] | None = None
+    add_special_tokens: Literal[True] | None = None
 
     @field_validator("prompt")
     @classmethod
@@ -303,77 +299,38 @@ def _with_object(function: FunctionCall) -> FunctionCall:
         return {**function, "arguments": "{}"}
     try:
         fields = json.loads(arguments)
-        _check_depth(fields)
+        check_depth(fields)
         is_object = isinstance(fields, dict)
     except (ValueError, RecursionError):
         is_object = False
-    return function if is_object else {**function, "arguments": json.dumps({"_": arguments})}
+    if not is_object:
+        return {**function, "arguments": json.dumps({"_": arguments})}
+    valid = valid_escapes(arguments, "client")  # the template reads what is escaped in it
+    return function if valid == arguments else {**function, "arguments": valid}
 
 
-def _function_of(tool_or_call: JsonObject) -> JsonObject:
-    """The function of a tool or of a call, whose name may be empty: a policy may have called so,
-    and its client says it again. Raises ValueError for anything else."""
-    function = tool_or_call.get("function")
-    if tool_or_call.get("type", "function") != "function" or not isinstance(function, dict):
-        raise ValueError("expected {'type': 'function', 'function': {...}} each")
-    if not isinstance(function.get("name"), str):
-        raise ValueError(_NAMELESS)
-    _check_depth(tool_or_call)
-    return function
-
-
-def _check_depth(value: object, levels: int = _DEEPEST) -> None:
-    """Raises ValueError for JSON that is nested too deeply to be passed on."""
-    if not levels:
-        raise ValueError(f"expected at most {_DEEPEST} levels of JSON")
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for item in items:
-        if isinstance(item, dict | list):
-            _check_depth(item, levels - 1)
-
-
-_NOT_OFFERED = {
-    "n": "one reply a request: send n=1, or several requests in sessions of their own",
-    "logprobs": "log-probs are recorded with the turn and not sent: send logprobs=false",
-    "tool_choice": "replies are sampled freely and calls cannot be forced: send 'auto' or 'none'",
-}
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 100
 
 
 def parse_json(raw: bytes) -> object:
-    """The JSON of a request. Raises Refusal (400) for anything that is not clean JSON."""
+    """The JSON of a request, its texts made valid. Raises Refusal (400) for what is no JSON."""
     try:
-        text = raw.decode()
-        body: object = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
-        if "\\ud" in text or "\\uD" in text:
-            json.dumps(body, ensure_ascii=False).encode()
+        body: object = read_json(raw, "client")
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"got a body that is not JSON ({error}), expected JSON") from None
     return body
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is too large for a number")
-    return number
-
-
 def parse_as(model: type[F], body: object) -> F:
     """`body` as `model`. Raises Refusal (400) saying what was got and expected."""
+    model.check_offered(body)
     try:
         return model.model_validate(body)
     except ValidationError as error:
         wrong = max(error.errors(include_url=False), key=lambda entry: len(entry["loc"]))
     where = ".".join(str(part) for part in wrong["loc"]) or "body"
     sent = _SHORT.repr(wrong["input"])
-    if where in _NOT_OFFERED:
-        raise Refusal(400, f"got {where}={sent}; {_NOT_OFFERED[where]}", param=where)
     raise Refusal(400, f"{where}: got {sent}: {wrong['msg']}", param=where)
 
 

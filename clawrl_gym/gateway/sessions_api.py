@@ -21,13 +21,13 @@ from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.requests import (
     Fields,
     Labels,
-    WireMessage,
     labels_of,
     parse_as,
     parse_json,
     session_id_of,
 )
 from clawrl_gym.gateway.sessions import Sessions
+from clawrl_gym.gateway.wire_messages import WireMessage
 from clawrl_gym.store import SessionRow, SessionSummary, Store
 
 
@@ -161,6 +161,9 @@ class TurnJson(TypedDict):
     reply: Message
     next_state: list[Message] | None
     finish_reason: str
+    temperature: float | None
+    untrainable: str
+    """Settings of its sampling by which it is never trained on; empty: it can be."""
     prompt_tokens: int
     sampled_tokens: int
     versions: list[int]
@@ -181,6 +184,8 @@ def turn_json(
         "reply": turn.reply,
         "next_state": next_state,
         "finish_reason": turn.finish_reason,
+        "temperature": turn.temperature,
+        "untrainable": turn.untrainable,
         "prompt_tokens": len(turn.prompt_ids_T),
         "sampled_tokens": len(turn.sampled_ids_T),
         "versions": sorted(set(turn.versions_T)),

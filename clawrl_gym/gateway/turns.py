@@ -312,12 +312,14 @@ class TurnMaker:
             raise
         finally:
             if recording.done() and not recording.exception():
-                self._count(recording.result())
+                self._count(recording.result(), request)
         return recording.result()
 
-    def _count(self, turn: Turn) -> None:
+    def _count(self, turn: Turn, request: TurnRequest) -> None:
         self.stats.turns += 1
         self.stats.kinds[turn.kind] += 1
+        if turn.kind == "main" and not request.session.is_rollout:
+            self.stats.untrainable.update(turn.untrainable.split())
         self.stats.tokens_prompt += len(turn.prompt_ids_T)
         self.stats.tokens_sampled += len(turn.sampled_ids_T)
 
@@ -353,8 +355,11 @@ class PartialReply:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether another policy can take over: all that was sampled has a version."""
-        return -1 not in self._versions_T
+        """Whether another policy can take over: nothing was sampled yet, or all of it has a version
+        and the rest is sampled as it would have been."""
+        if not self.has_begun:
+            return True
+        return -1 not in self._versions_T and self.turn_input.sampling.can_go_on
 
     async def generate(self, policy: Policy, served: VersionInUse) -> tuple[Generation, Message]:
         """The reply in one piece, with fewer bytes on the way."""
@@ -514,4 +519,6 @@ def _turn(
         rule=request.identity.rule,
         tools=body.get("tools", []),
         template=cast(TemplateOptions, options),
+        temperature=turn_input.sampling.temperature if generation.sampled_ids_T else None,
+        untrainable=turn_input.sampling.untrainable if generation.sampled_ids_T else "",
     )

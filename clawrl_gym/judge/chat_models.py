@@ -96,8 +96,7 @@ class HttpChatModel:
             raise _unexpected(answer, "a chat completion") from error
         if not isinstance(text, str | None):
             raise _unexpected(answer, "a chat completion in text")
-        # half a surrogate pair is no text that could be stored
-        return Completion((text or "").encode(errors="replace").decode(), reason == "stop")
+        return Completion(text or "", reason == "stop")
 
     async def _name(self) -> str:
         async with self._name_lock:

@@ -5,13 +5,13 @@ A key goes to the address that was configured and nowhere else.
 
 from __future__ import annotations
 
-import json
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.http import HttpPool
+from clawrl_gym.core.text import read_json
 from clawrl_gym.core.types import Json
 
 MAX_ANSWER_BYTES = 2 * 2**20
@@ -76,7 +76,7 @@ class JudgeEndpoint:
                 f"the judge's answer to {path} is longer than {MAX_ANSWER_BYTES} bytes"
             )
         try:
-            answer: object = json.loads(data)
+            answer: object = read_json(bytes(data), "judge")
         except (ValueError, RecursionError) as error:
             raise PolicyError(
                 f"the judge's model answered {path} with {excerpt!r}, expected JSON"

@@ -10,7 +10,6 @@ import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from dataclasses import replace
 from typing import Literal, cast
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
@@ -184,9 +183,8 @@ class PolicyClient:
         """
         parse = body is not None and self._reads(body)
         reply = ReplyStream(prompt_ids, already, plain=not parse)
-        if already:  # other random numbers than those that are used up
-            left = max(1, sampling.max_tokens - len(reply.sampled_ids_T))
-            sampling = replace(sampling, max_tokens=left, seed=None)
+        if already:
+            sampling = sampling.after(len(reply.sampled_ids_T))
         request: JsonObject = {
             "generate": self._generate(prompt_ids, sampling, version, request_id),
             "chat": self._chat(body) if body is not None and parse else None,

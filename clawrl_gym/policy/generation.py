@@ -7,7 +7,7 @@ that lacks them is an error and never repaired.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TypedDict
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
@@ -26,6 +26,58 @@ class Sampling:
     """None draws from the engine's own stream."""
     stop: tuple[str, ...] = ()
     """Texts that end the reply; the ids keep them, the message does not."""
+    stop_token_ids: tuple[int, ...] = ()
+    """Ids that end the reply, beside the model's own."""
+    ignore_eos: bool = False
+    """The model's own end does not end it."""
+    skip_special_tokens: bool = True
+    """The text leaves special tokens out."""
+    top_k: int = 0
+    """0: all tokens."""
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    allowed_token_ids: tuple[int, ...] = ()
+    """Empty: all."""
+    bad_words: tuple[str, ...] = ()
+    min_tokens: int = 0
+    """No end before so many."""
+
+    @property
+    def untrainable(self) -> str:
+        """The settings by which tokens are drawn otherwise than from the softmax of all logits at
+        the temperature, which is what the learner computes; empty where there is none."""
+        changed = {
+            "temperature": self.temperature < LEAST_TEMPERATURE,
+            "top_p": self.top_p < 1,
+            "top_k": self.top_k > 0,
+            "min_p": self.min_p > 0,
+            "presence_penalty": self.presence_penalty != 0,
+            "frequency_penalty": self.frequency_penalty != 0,
+            "repetition_penalty": self.repetition_penalty != 1,
+            "logit_bias": bool(self.logit_bias),
+            "allowed_token_ids": bool(self.allowed_token_ids),
+            "bad_words": bool(self.bad_words),
+            "min_tokens": self.min_tokens > 0,
+        }
+        return " ".join(name for name, is_changed in changed.items() if is_changed)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether another server can go on with a reply as the first one would have: it takes what
+        was sampled for a part of the prompt, which these settings do not look at."""
+        return not (self.presence_penalty or self.frequency_penalty or self.bad_words)
+
+    def after(self, sampled: int) -> Sampling:
+        """For the rest of a reply, with other random numbers than those that are used up."""
+        return replace(
+            self,
+            max_tokens=max(1, self.max_tokens - sampled),
+            min_tokens=max(0, self.min_tokens - sampled),
+            seed=None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +144,9 @@ class Piece:
     """On the first piece of `stream_chat`, which has no other ids."""
 
 
+LEAST_TEMPERATURE = 0.1
+"""Below it replies are not trained on: they are almost greedy, vLLM draws the coldest of them in
+another way, and 1 / temperature multiplies the rounding of the engine's logits."""
 UNSPOKEN_BIAS = -100.0
 """Added to the logits of ids that stand for pictures, where they are sampled and where they are
 learned from."""
@@ -149,11 +204,22 @@ def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> JsonObj
     }
     if sampling.seed is not None:
         params["seed"] = sampling.seed
-    if unspoken:
-        params["logit_bias"] = {str(token): UNSPOKEN_BIAS for token in unspoken}
-    if sampling.stop:
-        params["stop"] = list(sampling.stop)
+    bias = dict(sampling.logit_bias) | dict.fromkeys(unspoken, UNSPOKEN_BIAS)
+    if bias:
+        params["logit_bias"] = {str(token): value for token, value in bias.items()}
+    for name in _AS_VLLM_HAS_THEM:
+        value = getattr(sampling, name)
+        if value != _USUAL[name]:
+            params[name] = list(value) if isinstance(value, tuple) else value
     return params
+
+
+_AS_VLLM_HAS_THEM = (
+    "stop", "stop_token_ids", "ignore_eos", "skip_special_tokens", "top_k", "min_p",
+    "presence_penalty", "frequency_penalty", "repetition_penalty", "allowed_token_ids", "bad_words",
+    "min_tokens",
+)  # fmt: skip
+_USUAL = {setting.name: setting.default for setting in fields(Sampling)}
 
 
 def whole_generation(

@@ -42,7 +42,7 @@ T = TypeVar("T")
 _PREFIX = "/clawrl/"
 _SET_VERSION = "/update_weight_version"
 _GENERATING = (_PREFIX + "stream", _PREFIX + "reply", "/inference/v1/generate")
-_TEXTS = ("messages", "tools", "chat_template_kwargs")
+_TEXTS = ("messages", "tools", "chat_template_kwargs", "documents")
 """The parts of a chat that hold texts of others."""
 
 
@@ -182,8 +182,11 @@ class RouteHandlers:
         """Of a reply that is about to be generated; None where the text is all there is."""
         if not body["parse"]:
             return None
-        reader = ReplyParser(self._renderer, _chat_request(body["chat"]), generate["token_ids"])
-        generate["sampling_params"]["skip_special_tokens"] = reader.skips_special
+        params: Event = generate["sampling_params"]
+        request = _chat_request(body["chat"])
+        request.skip_special_tokens = params.get("skip_special_tokens", True)
+        reader = ReplyParser(self._renderer, request, generate["token_ids"])
+        params["skip_special_tokens"] = reader.skips_special
         return reader
 
     def _continued(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.core.errors import EnvError
+from clawrl_gym.core.text import read_json
 from clawrl_gym.core.types import Episode, Json, Message, StopReason
 from clawrl_gym.rollout.episode import Chat, EpisodeSpec, conclude, record_end, with_report
 from clawrl_gym.rollout.progress import Progress
@@ -129,7 +130,7 @@ class ActionSocket:
 
 def _action(line: bytes) -> str | None:
     try:
-        request = json.loads(line)
+        request = read_json(line, "agent")
     except (ValueError, RecursionError):
         return None
     action = request.get("action") if isinstance(request, dict) else None

@@ -27,6 +27,7 @@ from clawrl_gym.core.errors import (
     PolicyUnavailable,
     ReplyTimeout,
     RequestError,
+    RequestTooLarge,
     boundary,
 )
 from clawrl_gym.core.link import LARGEST_BODY_BYTES, in_one_line
@@ -39,6 +40,7 @@ from clawrl_gym.rollout.link import GatewayLink
 
 _REFUSED = (400, 413, 422)
 """Statuses that say that the request itself is wrong."""
+_TOO_LARGE = 413
 _TOO_LONG = 504
 """The gateway's: the policy works and has not ended its reply."""
 _BUSY = (408, 425, 429, 500, 502, 503, 504, 529)
@@ -356,6 +358,7 @@ def _refusal(url: str, status: int, text: str) -> PolicyError:
     if _is_too_long(text):
         return ContextError(text[:300])
     kind = RequestError if status in _REFUSED else PolicyError
+    kind = RequestTooLarge if status == _TOO_LARGE else kind
     kind = ReplyTimeout if status == _TOO_LONG else kind
     return kind(f"the policy answered {status} to {url}: {text[:300]}")
 

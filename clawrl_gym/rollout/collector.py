@@ -33,6 +33,10 @@ from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
 
 
+UNTRAINABLE = "samples/untrainable_turns"
+"""Counter of turns that were sampled otherwise than the learner computes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judging:
     """What becomes of the turns of one environment."""
@@ -114,6 +118,9 @@ class Collector:
         for turns in turns_G:
             merged = merge_turns(turns)
             self._count(merged)
+            self._counters[UNTRAINABLE] += sum(
+                bool(turn.untrainable) for turn in turns if turn.kind == "main"
+            )
             segments_G.append(merged.sequences)
         judging = self._judging.get(group.task.env)
         verdicts_G = await self._judge(judging, group.episodes_G, turns_G)
@@ -198,4 +205,5 @@ class Collector:
 
 
 def _is_trained(turn: Turn) -> bool:
-    return turn.kind == "main" and turn.finish_reason != INTERRUPTED
+    is_whole = turn.finish_reason != INTERRUPTED and not turn.untrainable
+    return turn.kind == "main" and is_whole

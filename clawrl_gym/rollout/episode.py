@@ -12,6 +12,7 @@ policy is reached through the gateway. Who is to blame decides what an end is wo
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +27,11 @@ from clawrl_gym.core.errors import (
     PolicyError,
     ReplyTimeout,
     RequestError,
+    RequestTooLarge,
     boundary,
 )
 from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.text import valid_text
 from clawrl_gym.core.types import Answer, Episode, Message, StopReason, TaskRef, Tool
 from clawrl_gym.rollout.deadline import Deadline, OutageClock, ReplyTimes, no_outages
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
@@ -219,7 +222,8 @@ def conclude(
         stop_reason=stop,
         reward=_reward(progress, stop),
         turns=len(progress.replies),
-        error=error,
+        error=None if error is None else valid_text(error, "environment", progress.replaced),
+        replaced=progress.replaced.total,
         family=progress.family,
         duration_s=time.monotonic() - started_s,
         scores={} if stop.is_infrastructure else progress.scores,
@@ -289,6 +293,8 @@ async def _play(
             await progress.finish()
             return StopReason.CONTEXT
         except RequestError as refusal:
+            if isinstance(refusal, RequestTooLarge) and _is_mostly_observed(progress):
+                raise EnvError(f"the environment said too much: {refusal}") from refusal
             if progress.replies:  # the first request was taken: what came since is the agent's
                 raise AgentFault(f"what the agent said cannot be sent on: {refusal}") from refusal
             raise
@@ -306,6 +312,12 @@ async def _play(
             return stop
     await progress.finish()
     return StopReason.TRUNCATED
+
+
+def _is_mostly_observed(progress: Progress) -> bool:
+    """Whether more of what was said is the environment's than the policy's."""
+    said = sum(len(json.dumps(reply)) for reply in progress.replies)
+    return sum(map(len, progress.observations)) + len(progress.system) > said
 
 
 def _noted(reply: PolicyReply, action: Action | ParseFailure, duration_s: float) -> Answer:

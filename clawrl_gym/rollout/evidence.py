@@ -116,6 +116,8 @@ def untrainable_because(turn: Turn, config: LiveConfig, version: int) -> str | N
         return "side turn"
     if turn.finish_reason in _NEVER:
         return "interrupted"
+    if turn.untrainable:
+        return f"sampled with {turn.untrainable}"
     if turn.finish_reason == "length" and not config.train_truncated:
         return "truncated"
     if not turn.prompt_ids_T:

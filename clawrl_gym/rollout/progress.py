@@ -6,12 +6,14 @@ that ends an episode from outside.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from clawrl_gym.core.errors import EnvError, boundary
 from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.text import MOST_CHARS, Replacements, valid_escapes, valid_json, valid_text
 from clawrl_gym.core.types import Answer, Json, Message, StopReason, TaskRef, Tool, Transcript
 
 _STEP = ("observation", "reward", "terminated", "truncated", "info")
@@ -44,6 +46,8 @@ class Progress:
     def __init__(self, env: TextEnv, in_thread: InThread) -> None:
         self._env = env
         self._in_thread = in_thread
+        self.replaced = Replacements()
+        """What of the environment's texts was not valid Unicode."""
         self.observations: list[str] = []
         self.replies: list[Message] = []
         self.opening: list[Message] = []
@@ -72,7 +76,7 @@ class Progress:
             self._note("reset", observation, info)
         info = self.info
         family = info.get("family")
-        self.family = None if family is None else str(family)
+        self.family = None if family is None else self._valid(str(family))
 
     async def step(self, action: str) -> StopReason | None:
         """Why the environment ended the episode; None while it goes on."""
@@ -92,7 +96,7 @@ class Progress:
         with boundary(EnvError, "finish"):
             reward = await self._in_thread(self._env.finish)
             self.reward += _finite("finish", "a reward", reward)
-            self.report = _report_text(getattr(self._env, "report", None))
+            self.report = self._report(getattr(self._env, "report", None))
 
     @property
     def transcript(self) -> Transcript:
@@ -109,7 +113,10 @@ class Progress:
         tools = self.info.get("tools") or []
         if not isinstance(tools, list | tuple):
             raise EnvError(f"got info['tools'] of type {type(tools).__name__}, expected list")
-        return list(tools)
+        with boundary(EnvError, "the tools of info['tools'] are no JSON"):
+            _check_length("info['tools']", json.dumps(list(tools)))
+            valid: list[Tool] = valid_json(list(tools), "environment", self.replaced)
+        return valid
 
     @property
     def system(self) -> str:
@@ -117,21 +124,34 @@ class Progress:
         system = self.info.get("system") or ""
         if not isinstance(system, str):
             raise EnvError(f"got info['system'] of type {type(system).__name__}, expected str")
-        return system
+        _check_length("info['system']", system)
+        return self._valid(system)
 
     def _note(self, method: str, observation: object, info: object) -> None:
-        self.observations.append(_text(method, observation))
+        self.observations.append(self._valid(_text(method, observation)))
         if not isinstance(info, Mapping):
             raise EnvError(f"{method}: got info of type {type(info).__name__}, expected dict")
         scores = info.get("scores") or {}
         if not isinstance(scores, Mapping):
             raise EnvError(f"got info['scores'] of type {type(scores).__name__}, expected dict")
         self.scores = {
-            str(name): _finite(method, f"the score {name!r}", score)
+            self._valid(str(name)): _finite(method, f"the score {name!r}", score)
             for name, score in scores.items()
         }
-        self.report = _report_text(info.get("report"))
+        self.report = self._report(info.get("report"))
         self.info = info
+
+    def _report(self, report: object) -> str | None:
+        if report is None:
+            return None
+        if not isinstance(report, str):
+            raise EnvError(f"got a report of type {type(report).__name__}, expected str or None")
+        _check_length("a report", report)
+        return self._valid(report)
+
+    def _valid(self, text: str) -> str:
+        text = valid_escapes(text, "environment", self.replaced)
+        return valid_text(text, "environment", self.replaced)
 
 
 def _values_of(method: str, values: object, names: Sequence[str]) -> tuple[Any, ...]:
@@ -159,16 +179,20 @@ def _flag(name: str, flag: object) -> bool:
     return bool(flag)
 
 
-def _report_text(report: object) -> str | None:
-    if report is not None and not isinstance(report, str):
-        raise EnvError(f"got a report of type {type(report).__name__}, expected str or None")
-    return report
-
-
 def _text(method: str, observation: object) -> str:
     if not isinstance(observation, str):
         raise EnvError(
             f"{method}: got an observation of type {type(observation).__name__}, expected str: "
             "wrap the environment so that it speaks text"
         )
+    _check_length(f"{method}: an observation", observation)
     return observation
+
+
+def _check_length(name: str, text: str) -> None:
+    """Raises EnvError for what no model could read: whoever made it is to blame."""
+    if len(text) > MOST_CHARS:
+        raise EnvError(
+            f"{name} has {len(text):,} characters, expected at most {MOST_CHARS:,}: cut it in the "
+            "environment"
+        )

@@ -14,15 +14,18 @@ from clawrl_gym.core.metrics import (
     FAILURES_PREFIX,
     FAMILY_PREFIX,
     LEFT_S,
+    REQUESTS_PREFIX,
     RateWindow,
     in_env,
     judged_shares,
     mean_scores,
 )
 from clawrl_gym.core.provenance import tree_memory_gb
+from clawrl_gym.core.text import replacements
 from clawrl_gym.core.types import Episode, Turn, Verdict
+from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.judge.queue import JudgeQueue
-from clawrl_gym.rollout.collector import Collector
+from clawrl_gym.rollout.collector import UNTRAINABLE, Collector
 from clawrl_gym.rollout.flow import Flow
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.pool import WorkerPool
@@ -62,6 +65,8 @@ class TrainingCounts:
         self._episodes: list[Episode] = []
         """With a reward, since the last update."""
         self._errors: Counter[str] = Counter()
+        self._replaced = 0
+        """Characters of environments' texts that were no valid Unicode."""
         self._token_rate = RateWindow()
         self._episode_rate = RateWindow()
         self._counted_tokens = 0
@@ -76,6 +81,7 @@ class TrainingCounts:
         if event.error is not None:
             prefix = FAILURES_PREFIX if event.stop_reason.is_failure else ERRORS_PREFIX
             self._errors[f"{prefix}{event.stop_reason.value}"] += 1
+        self._replaced += event.replaced
         if event.reward is not None:
             self._episodes.append(event)
 
@@ -108,6 +114,7 @@ class TrainingCounts:
             **self.gauges(),
             ELAPSED_S: now_s - self._started_s,
             **{name: float(count) for name, count in self._errors.items()},
+            **_of_requests(self._served.gateway.stats, self._replaced),
         }
         if update.version % _MEMORY_EVERY == 1:
             values["memory/rss_gb"] = await asyncio.to_thread(tree_memory_gb)
@@ -143,6 +150,8 @@ class TrainingCounts:
             values["merge/share"] = counters["merge/merged"] / counters["merge/turns"]
         for name in ("groups/dropped_stale", "samples/dropped_stale"):
             values[name] = float(new[name])
+        if counters[UNTRAINABLE]:
+            values[f"{REQUESTS_PREFIX}untrainable"] = float(counters[UNTRAINABLE])
         return values | _judging(counters) | judged_shares(_judge_counts(new))
 
 
@@ -193,6 +202,7 @@ class ServingCounts:
             **self._since_start(),
             **self._judged_since_last_update(),
             **{f"live/{name}": float(n) for name, n in self._collector.counters.items()},
+            **_of_requests(self._served.gateway.stats),
         }
         rewards, self._rewards = self._rewards, []
         if rewards:
@@ -215,6 +225,17 @@ class ServingCounts:
         counters = Counter(self._queue.counters)
         new, self._last_judge_counters = counters - self._last_judge_counters, counters
         return judged_shares(new)
+
+
+def _of_requests(stats: GatewayStats, of_environments: int = 0) -> dict[str, float]:
+    """What was otherwise than it might seem to whoever asked, since the process began; what never
+    happened is left out."""
+    replaced = replacements.counts()
+    replaced["environment"] += of_environments
+    counts = {f"{REQUESTS_PREFIX}replaced/{sender}": n for sender, n in replaced.items()}
+    counts |= {f"{REQUESTS_PREFIX}untrainable/{name}": n for name, n in stats.untrainable.items()}
+    counts[f"{REQUESTS_PREFIX}unread"] = stats.unread
+    return {name: float(count) for name, count in counts.items() if count}
 
 
 def _means(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -149,13 +149,14 @@ class StoreReader:
 
     def judgeable_turns(self, source: Source) -> dict[str, list[int]]:
         """The turns that a judge of the run reads, by session: main ones with a next state; of
-        episodes those for training that have a reward, without replies that broke off."""
+        episodes those for training that have a reward, without replies that broke off or cannot be
+        trained on."""
         rows = self._db.execute(
             "SELECT session_id, turns.id FROM turns JOIN sessions ON sessions.id = session_id "
             "WHERE turns.kind = 'main' AND source = ? "
             "AND EXISTS (SELECT 1 FROM next_states WHERE turn_id = turns.id) "
             "AND (source = 'live' OR "
-            "(split = 'train' AND reward IS NOT NULL AND finish_reason != ?)) "
+            "(split = 'train' AND reward IS NOT NULL AND finish_reason != ? AND untrainable = '')) "
             "ORDER BY sessions.rowid, turns.id",
             (source, INTERRUPTED),
         )

@@ -140,6 +140,8 @@ class TurnColumns(TypedDict):
     tools: bytes | None
     """Digest of an offer, like `template`."""
     template: bytes | None
+    temperature: float | None
+    untrainable: str
 
 
 class NextStateColumns(TypedDict):

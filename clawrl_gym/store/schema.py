@@ -19,7 +19,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import StoreError
 
 DATABASE_FILE = "run.db"
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 _FORMAT = "clawrl_gym run"
 
@@ -72,7 +72,8 @@ _TABLES = (
         logprobs BLOB NOT NULL, versions BLOB NOT NULL, finish_reason TEXT NOT NULL,
         base_messages INTEGER NOT NULL, messages TEXT NOT NULL, reply TEXT NOT NULL,
         created_s REAL NOT NULL, rule TEXT NOT NULL DEFAULT '', copies TEXT NOT NULL DEFAULT '[]',
-        mark TEXT NOT NULL DEFAULT '', tools BLOB, template BLOB, UNIQUE (session_id, idx))""",
+        mark TEXT NOT NULL DEFAULT '', tools BLOB, template BLOB, temperature REAL,
+        untrainable TEXT NOT NULL DEFAULT '', UNIQUE (session_id, idx))""",
     """CREATE TABLE next_states (
         turn_id INTEGER PRIMARY KEY REFERENCES turns(id), messages TEXT NOT NULL,
         created_s REAL NOT NULL, judged INTEGER NOT NULL DEFAULT 1)""",
@@ -86,7 +87,8 @@ _TABLES = (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, group_id INTEGER NOT NULL,
         ids BLOB NOT NULL, mask BLOB NOT NULL, logprobs BLOB NOT NULL, versions BLOB NOT NULL,
         advantages BLOB NOT NULL, reward REAL NOT NULL, trained_by INTEGER, turn_id INTEGER,
-        distill BLOB, lessons BLOB, pictures TEXT, strength REAL NOT NULL DEFAULT 1)""",
+        distill BLOB, lessons BLOB, pictures TEXT, strength REAL NOT NULL DEFAULT 1,
+        temperature REAL)""",
     "CREATE INDEX samples_by_session ON samples (session_id)",
     "CREATE INDEX samples_by_group ON samples (group_id)",
     """CREATE TABLE groups (
@@ -136,6 +138,10 @@ _ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
     },
     6: {
         "groups": (("user", "TEXT NOT NULL DEFAULT ''"),),
+    },
+    7: {
+        "turns": (("temperature", "REAL"), ("untrainable", "TEXT NOT NULL DEFAULT ''")),
+        "samples": (("temperature", "REAL"),),
     },
 }  # fmt: skip
 """By table, what a version has and the one before it has not."""
@@ -267,7 +273,7 @@ def _read_as_current(db: sqlite3.Connection, version: int) -> None:
     """Views of this connection alone, in front of the tables of an older version: they stay."""
     expressions = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
             "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1", "weight": "1.0",
-            "strength": "1.0", "user": "''"}  # fmt: skip
+            "strength": "1.0", "user": "''", "untrainable": "''"}  # fmt: skip
     for table, columns in _added_since(version).items():
         added = ", ".join(f"{expressions.get(name, 'NULL')} AS {name}" for name, _ in columns)
         db.execute(

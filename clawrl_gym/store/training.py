@@ -189,6 +189,7 @@ def sample_columns(sample: Sample) -> dict[str, object]:
         "advantages": pack_floats(sample.advantages_T),
         "reward": sample.reward,
         "strength": sample.strength,
+        "temperature": sample.temperature,
         "distill": pack_floats(sample.distill_T) if sample.distill_T else None,
         "pictures": " ".join(sample.pictures) or None,
         "lessons": pack_lessons(lessons, sample.ids_T) if lessons else None,
@@ -212,6 +213,7 @@ def sample_of(row: sqlite3.Row) -> Sample:
         lessons=() if lessons is None else unpack_lessons(lessons, ids_T),
         pictures=tuple((row["pictures"] or "").split()),
         strength=row["strength"],
+        temperature=row["temperature"],
         id=row["id"],
     )
 

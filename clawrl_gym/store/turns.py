@@ -152,6 +152,8 @@ def _columns_of(tx: Transaction, turn: Turn, own: Base, base: Base, node: str) -
         "mark": node,
         "tools": tools,
         "template": template,
+        "temperature": turn.temperature,
+        "untrainable": turn.untrainable,
     }
 
 
@@ -269,6 +271,8 @@ class _Conversation:
             rule=row["rule"],
             tools=offers.read(row, "tools") or [],
             template=offers.read(row, "template") or TemplateOptions(),
+            temperature=row["temperature"],
+            untrainable=row["untrainable"],
             id=row["id"],
         )
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from clawrl_gym.core.errors import ClawError, StoreError
 from clawrl_gym.core.files import replace_text
-from clawrl_gym.core.metrics import ERRORS_PREFIX, FAILURES_PREFIX
+from clawrl_gym.core.metrics import ERRORS_PREFIX, FAILURES_PREFIX, REQUESTS_PREFIX
 from clawrl_gym.core.provenance import Start
 from clawrl_gym.core.types import Json, Verdict
 from clawrl_gym.store import StoreReader
@@ -102,6 +102,7 @@ def render_page(run: RunData) -> str:
         errors=last_counts(run, ERRORS_PREFIX),
         failures=last_counts(run, FAILURES_PREFIX),
         merges=merge_facts(run),
+        requests=request_facts(run),
         changed=changed_settings(run.config),
         most_open=_MOST_OPEN_SETTINGS,
         tint=lambda token: tint(token.advantage, strongest),
@@ -328,6 +329,22 @@ def merge_facts(run: RunData) -> list[tuple[str, str]]:
     for name in sorted(forks):
         total = sum(value for _, value in run.points(name))
         facts.append((name.removeprefix("merge/").replace("_", " "), number(total)))
+    return facts
+
+
+def request_facts(run: RunData) -> list[tuple[str, str]]:
+    """What requests and environments brought that was not used as it was sent."""
+    labels = {
+        "unread": "fields and parts without effect",
+        "untrainable": "turns not trained on, for their sampling",
+        "replaced": "invalid characters replaced, from the",
+    }
+    names = {name for row in run.rows for name in row if name.startswith(REQUESTS_PREFIX)}
+    facts = []
+    for name in sorted(names):
+        kind, _, detail = name.removeprefix(REQUESTS_PREFIX).partition("/")
+        words = f"{labels.get(kind, kind)} {detail}".strip()
+        facts.append((words, number(run.points(name)[-1][1])))
     return facts
 
 
