@@ -69,7 +69,6 @@ _LONGEST_PAUSE_S = 2.0
 _GLANCE_S = 2.0
 _MOST_FAILURES = 6
 """Answers that are errors, from a policy that can be reached, before a request is given up."""
-_ONLY_CONTENT = {"content"}
 _log = logging.getLogger(__name__)
 
 
@@ -317,25 +316,21 @@ class TurnMaker:
 
 @dataclass(slots=True)
 class PartialReply:
-    """A reply in the making, by one policy or, when that fails, by several: its prompt, its pieces,
-    and what is left of it when it breaks off."""
+    """A reply in the making, by one policy or, when that fails, by several: its prompt and its
+    pieces. They are kept in the order in which they came, once: the message, the ids and what the
+    next policy is told are views of them."""
 
     turn_input: TurnInput
     previous: PreviousTurn | None
     """The turn that its prompt is joined to."""
     history: HistoryRule
     prompt: Prompt | None = None
-    _ids_T: list[int] = field(default_factory=list)
-    _logprobs_T: list[float | None] = field(default_factory=list)
-    _versions_T: list[int] = field(default_factory=list)
-    _content: list[str] = field(default_factory=list)
-    _deltas: list[Delta] = field(default_factory=list)
-    """Those that are more than content."""
+    _pieces: list[Piece] = field(default_factory=list)
 
     @property
     def has_begun(self) -> bool:
         """Something was sampled."""
-        return bool(self._ids_T)
+        return any(piece.ids_T for piece in self._pieces)
 
     @property
     def can_be_whole(self) -> bool:
@@ -347,7 +342,7 @@ class PartialReply:
     @property
     def can_go_on(self) -> bool:
         """Whether another policy can take over: all that was sampled has a version."""
-        return -1 not in self._versions_T
+        return all(len(piece.versions_T) == len(piece.ids_T) for piece in self._pieces)
 
     async def generate(self, policy: Policy, served: VersionInUse) -> tuple[Generation, Message]:
         """The reply in one piece, with fewer bytes on the way."""
@@ -373,17 +368,8 @@ class PartialReply:
         source = self._from_prompt if from_prompt else self._from_chat
         async with aclosing(source(policy, served)) as pieces:
             async for piece in pieces:
-                self._add(piece)
+                self._pieces.append(piece)
                 yield piece
-
-    def _add(self, piece: Piece) -> None:
-        self._ids_T += piece.ids_T
-        self._logprobs_T += piece.logprobs_T
-        self._versions_T += piece.versions_T or [-1] * len(piece.ids_T)
-        if piece.delta.keys() == _ONLY_CONTENT:
-            self._content.append(piece.delta["content"])
-        elif piece.delta:
-            self._deltas.append(piece.delta)
 
     async def _from_prompt(
         self, policy: Policy, served: VersionInUse
@@ -399,7 +385,7 @@ class PartialReply:
             turn_input.body,
             version=served.version,
             user=served.user,
-            already=self._sampled(),
+            already=[*self._pieces],
         )
         async with aclosing(pieces):
             async for piece in pieces:
@@ -441,25 +427,21 @@ class PartialReply:
         max_tokens = self.turn_input.sampling.max_tokens
         return await make_prompt(render, body, self.previous, self.history, max_tokens)
 
-    def _sampled(self) -> list[Piece]:
-        """All that was sampled, as one piece."""
-        if not self.has_begun:
-            return []
-        delta: Delta = {"content": "".join(self._content)}
-        ids_T, logprobs_T, versions_T = [*self._ids_T], [*self._logprobs_T], [*self._versions_T]
-        return [Piece(ids_T, logprobs_T, delta, versions_T=versions_T)]
-
     def message(self) -> Message:
         """As the client has seen it."""
-        return message_of([{"content": "".join(self._content)}, *self._deltas])
+        return message_of(piece.delta for piece in self._pieces)
 
     def interrupted(self) -> Generation:
         """What was sampled; version -1 where the policy has not sent it."""
         return Generation(
             prompt_ids_T=[] if self.prompt is None else self.prompt.ids_T,
-            sampled_ids_T=self._ids_T,
-            logprobs_T=self._logprobs_T,
-            versions_T=self._versions_T,
+            sampled_ids_T=[token for piece in self._pieces for token in piece.ids_T],
+            logprobs_T=[logprob for piece in self._pieces for logprob in piece.logprobs_T],
+            versions_T=[
+                version
+                for piece in self._pieces
+                for version in piece.versions_T or [-1] * len(piece.ids_T)
+            ],
             finish_reason=INTERRUPTED,
         )
 
