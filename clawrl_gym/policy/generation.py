@@ -74,7 +74,9 @@ class Delta(TypedDict, total=False):
     content: str
     reasoning_content: str
     tool_calls: list[ToolCallDelta]
-    """Name and id come once, arguments bit by bit."""
+    """Each with its index; name and id come once."""
+    unread_calls: list[str]
+    reading_notes: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +261,12 @@ class ReplyStream:
 def message_of(deltas: Iterable[Delta]) -> Message:
     """The message that deltas make together."""
     content, reasoning = [], []
+    unread: list[str] = []
+    notes: list[str] = []
     calls: dict[int, _CallParts] = {}
     for delta in deltas:
+        unread += delta.get("unread_calls", ())
+        notes += delta.get("reading_notes", ())
         content.append(delta.get("content", ""))
         reasoning.append(delta.get("reasoning_content", ""))
         for part in delta.get("tool_calls", ()):
@@ -271,6 +277,10 @@ def message_of(deltas: Iterable[Delta]) -> Message:
         message["tool_calls"] = [calls[index].whole() for index in sorted(calls)]
     if any(reasoning):
         message["reasoning_content"] = "".join(reasoning)
+    if unread:
+        message["unread_calls"] = unread
+    if notes:
+        message["reading_notes"] = notes
     return message
 
 
