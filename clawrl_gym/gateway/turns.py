@@ -41,6 +41,7 @@ from clawrl_gym.core.ownership import user_of
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, TemplateOptions, Turn
+from clawrl_gym.dialogue.call_failures import call_failures
 from clawrl_gym.dialogue.prompts import (
     HistoryRule,
     PreviousTurn,
@@ -54,7 +55,14 @@ from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.responders import Responders
 from clawrl_gym.gateway.session import TurnRecorder, TurnRequest
-from clawrl_gym.policy.generation import Delta, Generation, Piece, Sampling, message_of
+from clawrl_gym.policy.generation import (
+    Delta,
+    Generation,
+    Piece,
+    Sampling,
+    for_clients,
+    message_of,
+)
 from clawrl_gym.policy.interface import (
     Policies,
     Policy,
@@ -262,8 +270,9 @@ class TurnMaker:
         try:
             async with aclosing(partial.stream(policy, served)) as pieces:
                 async for piece in pieces:
-                    if send is not None and piece.delta:
-                        await send(piece.delta)
+                    delta = for_clients(piece.delta)
+                    if send is not None and delta:
+                        await send(delta)
                     generation = piece.generation or generation
                     limit.reschedule(clock() + self._timeout_s)
         except PolicyError:
@@ -309,6 +318,8 @@ class TurnMaker:
 
     def _count(self, turn: Turn) -> None:
         self.stats.turns += 1
+        self.stats.failed_calls += bool(call_failures(turn.reply, turn.tools))
+        self.stats.noted_replies += "reading_notes" in turn.reply
         self.stats.kinds[turn.kind] += 1
         self.stats.tokens_prompt += len(turn.prompt_ids_T)
         self.stats.tokens_sampled += len(turn.sampled_ids_T)

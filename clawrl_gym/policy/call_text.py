@@ -34,6 +34,8 @@ class CallText:
     name: str
     arguments: str
     """A JSON object, or what the policy wrote in its place."""
+    id: str = ""
+    """Where a parser gave it one."""
 
 
 @dataclass(slots=True)
@@ -159,7 +161,7 @@ class TaggedXml:
     def _read_function(self, text: str, at: int, reading: CallReading, arguments: Arguments) -> int:
         """Read one function; where it ends."""
         bracket = _find(text, at, ">")
-        name = text[at + len(self.function) : bracket].strip()
+        name = text[at + len(self.function) : bracket].strip() if bracket < len(text) else ""
         end = self._end_of_parameters(text, bracket + 1)
         closes = text.startswith(self.function_end, end)
         if name and "<" not in name and (closes or _find(text, end, *self._marks) == end):
@@ -259,15 +261,6 @@ FORMATS: dict[str, CallFormat] = {
     "MistralToolParser": MarkedJson(),
 }
 """By the class of vLLM's parser; what is not here is read by vLLM alone."""
-
-
-def object_of(arguments: str) -> dict[str, object] | None:
-    """The JSON object that arguments are, as any client reads it; None for everything else."""
-    try:
-        value = json.loads(arguments, parse_constant=_no_json)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def value_end(text: str, at: int) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import TypedDict, TypeVar, cast
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.types import FunctionCall, JsonObject, Message, ToolCall
@@ -256,6 +256,18 @@ class ReplyStream:
             self._versions_before_T,
             self.version,
         )
+
+
+D = TypeVar("D", Delta, Message)
+_OURS = {"unread_calls", "reading_notes"}
+"""What only we know of a reply."""
+
+
+def for_clients(part: D) -> D:
+    """A message, or a delta of it, as clients of the OpenAI API know it."""
+    if _OURS.isdisjoint(part):
+        return part
+    return cast(D, {key: value for key, value in part.items() if key not in _OURS})
 
 
 def message_of(deltas: Iterable[Delta]) -> Message:

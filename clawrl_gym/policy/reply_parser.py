@@ -35,6 +35,7 @@ Event = dict[str, Any]
 """A JSON object between this process and the policy's client."""
 
 _MISSING_LOGPROB = -9999.0  # vLLM's word for none
+_ID_BYTES = 12
 _MISTRAL_ID_LENGTH = 9
 """Mistral's chat template takes no other."""
 
@@ -165,7 +166,7 @@ class ReplyParser:
             rest["content"] = "".join(reading.said)
         if reading.calls:
             rest["tool_calls"] = [
-                {"index": at, "id": self._new_call_id(), "type": "function",
+                {"index": at, "id": call.id or self._new_call_id(), "type": "function",
                  "function": {"name": call.name, "arguments": call.arguments}}
                 for at, call in enumerate(reading.calls)
             ]  # fmt: skip
@@ -177,15 +178,15 @@ class ReplyParser:
 
     def _by_format(self) -> CallReading:
         assert self._format is not None
-        if not self._format.starts(self._pending):
-            return CallReading(said=[self._pending] if self._pending else [])
-        reading = self._format.read(self._pending, self._arguments)
-        calls = [] if self._content and not reading.calls else reading.calls
-        theirs = self._whole_reading()[1]
-        if [*map(_meaning, theirs)] != [*map(_meaning, calls)]:
+        if self._format.starts(self._pending):
+            reading = self._format.read(self._pending, self._arguments)
+        else:
+            reading = CallReading(said=[self._pending] if self._pending else [])
+        theirs = reading.calls if reading.failures else self._whole_reading()[1]
+        if [*map(_meaning, theirs)] != [*map(_meaning, reading.calls)]:
             reading.notes.append(
                 f"vLLM's parser reads {_names(theirs)} in the whole reply, "
-                f"and {_names(reading.calls)} stand in it"
+                f"expected {_names(reading.calls)}"
             )
         return reading
 
@@ -195,7 +196,8 @@ class ReplyParser:
         content, whole = self._whole_reading()
         wires = message_of(self._streamed).get("tool_calls") or []
         streamed = [
-            CallText(w["function"]["name"], w["function"]["arguments"] or "{}") for w in wires
+            CallText(w["function"]["name"], str(w["function"]["arguments"] or "{}"), w["id"])
+            for w in wires
         ]
         reading.calls = whole or streamed
         if [*map(_meaning, whole)] != [*map(_meaning, streamed)]:
@@ -214,7 +216,8 @@ class ReplyParser:
         _, content, calls = parser.parse(
             self._text, self._request, enable_auto_tools=True, model_output_token_ids=self._ids
         )
-        return content or "", [CallText(call.name, call.arguments or "{}") for call in calls or []]
+        read = [CallText(c.name, c.arguments or "{}", c.id or "") for c in calls or []]
+        return content or "", read
 
     def _arguments(self, call: str) -> str | None:
         """One call's arguments, typed by its tool's schema."""
@@ -227,9 +230,7 @@ class ReplyParser:
         if isinstance(self._format, MarkedJson):
             letters = string.ascii_letters + string.digits
             return "".join(secrets.choice(letters) for _ in range(_MISTRAL_ID_LENGTH))
-        from vllm.renderers.chat_utils import make_tool_call_id
-
-        return str(make_tool_call_id())
+        return f"call_{secrets.token_hex(_ID_BYTES)}"
 
 
 class EngineEvents:

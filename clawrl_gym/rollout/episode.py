@@ -285,7 +285,7 @@ async def _play(
             raise
         progress.tokens += answer.tokens
         progress.replies.append(answer.message)
-        action = agent.action(answer.message)
+        action = _unread(answer.message) or agent.action(answer.message)
         progress.answers.append(_noted(answer, action, time.monotonic() - asked_s))
         if isinstance(action, ParseFailure):
             progress.observations.append(action.message)
@@ -295,6 +295,12 @@ async def _play(
             return stop
     await progress.finish()
     return StopReason.TRUNCATED
+
+
+def _unread(reply: Message) -> ParseFailure | None:
+    """What the policy is told of calls that could not be read; none of the others is made then."""
+    problems = reply.get("unread_calls")
+    return ParseFailure(f"got 0 actions: {'; '.join(problems)}") if problems else None
 
 
 def _noted(reply: PolicyReply, action: Action | ParseFailure, duration_s: float) -> Answer:
