@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.continued_text import ContinuedText, continued_text
 from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser, whole_reply
+from clawrl_gym.policy.reply_text import ReplyText, reply_text
 from clawrl_gym.policy.shipped import shipped_dir
 
 
@@ -83,6 +84,7 @@ class Halves:
         self.prompt_ids: list[int] = []
         made.append(self)
         self._held = ""
+        self.read: list[str] = []
 
     def adjust_request(self, request: Any) -> Any:
         return SimpleNamespace(skip_special_tokens=request.skips)
@@ -95,6 +97,7 @@ class Halves:
     ) -> Any:
         assert prompt_token_ids == [1, 2]
         self.prompt_ids = prompt_token_ids
+        self.read.append(text)
         self._held += text
         if self._held.startswith("<") and not self._held.endswith(">"):
             return None
@@ -111,7 +114,8 @@ class Halves:
         self, text: str, request: Any, *, enable_auto_tools: bool, model_output_token_ids: Any
     ) -> tuple[None, str | None, list[Any]]:
         assert enable_auto_tools
-        assert (self.prompt_ids, len(model_output_token_ids)) == ([1, 2], len(text))
+        assert self.prompt_ids == [1, 2]
+        assert len(model_output_token_ids) >= 1
         if "!" in text:
             function = SimpleNamespace(name="f", arguments="{}", id="own")
             return None, None, [function]
@@ -129,8 +133,8 @@ def _call(index: int, name: str) -> Any:
 class Spelled(ReplyParser):
     """Each id is a letter."""
 
-    def _texts(self, ids: list[int]) -> list[str]:
-        return [chr(token) for token in ids]
+    def text(self, stop: Sequence[str] = (), min_tokens: int = 0) -> ReplyText:
+        return ReplyText(Letters("".join(stop)), stop)
 
 
 def reader(**request: Any) -> tuple[Spelled, Any, list[Halves]]:
@@ -162,19 +166,29 @@ def test_a_call_that_is_demanded_is_read_like_one_that_is_allowed() -> None:
     assert [reader(skips=skips)[0].skips_special for skips in (True, False)] == [True, False]
 
 
-def test_deltas_are_what_the_parser_makes_of_each_piece() -> None:
-    one, _, made = reader()
-    assert one.read("he", [1], last=False) == {"content": "he"}
-    assert one.read("(hm", [2], last=False) == {"reasoning_content": "(hm"}
-    assert one.read("<look+see>", [3], last=True) == {
-        "tool_calls": [
-            {"index": 0, "function": {"name": "look"}}, {"index": 1, "function": {"name": "see"}},
-        ]
-    }  # fmt: skip
-    assert len(made) == 1, "a call was told: nothing was held back"
+def test_text_goes_out_as_it_comes_and_calls_with_the_last_step() -> None:
+    one, _, _ = reader()
+    assert one.read([(1, "he")], last=False) == {"content": "he"}
+    assert one.read([(2, "(hm")], last=False) == {"reasoning_content": "(hm"}
+    assert one.read([(3, "<look+see>")], last=False) == {}
+    last = one.read([(4, "")], last=True)
+    names = [(c["index"], c["function"]["name"], c["type"]) for c in last["tool_calls"]]
+    assert names == [(0, "look", "function"), (1, "see", "function")]
+    assert "in its stream" in last["reading_notes"][0], "the whole reading found none"
+
+
+def test_of_several_calls_one_is_left_where_the_client_wants_no_more_and_that_is_noted() -> None:
     alone, _, _ = reader(parallel_tool_calls=False)
-    told = alone.read("<look+see>", [3], last=False)["tool_calls"]
-    assert [call["index"] for call in told] == [0]
+    last = alone.read([(3, "<look+see>")], last=True)
+    assert [call["function"]["name"] for call in last["tool_calls"]] == ["look"]
+    assert "'see' was left out" in last["reading_notes"][-1]
+
+
+def test_several_ids_in_one_output_are_read_one_after_the_other() -> None:
+    one, _, made = reader()
+    steps = [(1, "he"), (2, "(hm"), (3, "(hm"), (4, "o")]
+    assert one.read(steps, last=False) == {"content": "heo", "reasoning_content": "(hm(hm"}
+    assert made[0].read == ["he", "(hm", "(hm", "o"]
 
 
 def test_what_a_stream_held_back_comes_with_its_last_piece() -> None:
@@ -182,19 +196,15 @@ def test_what_a_stream_held_back_comes_with_its_last_piece() -> None:
     assert replayed("a<b") == [{"content": "a"}, {}, {"content": "<b"}]
     assert replayed("a<b", reader(rest="other")[0])[-1] == {}, "what was told stands otherwise"
     assert replayed("a<b", reader(rest="a")[0])[-1] == {}
-    assert replayed("a<!") == [
-        {"content": "a"}, {},
-        {"tool_calls": [
-            {"index": 0, "id": "own", "type": "function",
-             "function": {"name": "f", "arguments": "{}"}},
-        ]},
-    ]  # fmt: skip
+    last = replayed("a<!")[-1]
+    (call,) = last["tool_calls"]
+    assert call["function"] == {"name": "f", "arguments": "{}"}
 
 
 def test_ids_after_the_visible_ones_and_texts_after_a_stop_add_nothing() -> None:
     assert replayed("abc", visible=2) == [{"content": "a"}, {"content": "b"}, {}]
     assert replayed("abcd", stop_text="c") == [{"content": "a"}, {"content": "b"}, {}, {}]
-    assert replayed("abcd", stop_text="bc")[1:] == [{}, {}, {}]
+    assert replayed("abcd", stop_text="bc") == [{}, {"content": "a"}, {}, {}]
     assert replayed("ab", stop_text="x") == [{"content": "a"}, {"content": "b"}]
 
 
@@ -211,13 +221,13 @@ def test_a_whole_reply_says_what_was_sampled_and_why_it_ended() -> None:
 
 def test_the_engines_steps_are_read_by_the_parser() -> None:
     one, _, _ = reader()
-    steps = EngineEvents(processor([("3", 0)]), one)
-    first = steps.event(result([ord("<")], "<"))
+    steps = EngineEvents(processor([("3", 0)]), one, one.text())
+    first = steps.event(result([ord("<")], "the engine's"))
     assert first is not None
     assert first["delta"] == {}
-    last = steps.event(result([2], "f>", finish_reason="stop"))
+    last = steps.event(result([ord("f"), ord(">"), 2], "the engine's", finish_reason="stop"))
     assert last is not None
-    assert last["delta"] == {"tool_calls": [{"index": 0, "function": {"name": "f"}}]}
+    assert last["delta"]["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
     only_text = EngineEvents(processor([("3", 0)]), None).event(result([], "x"))
     assert only_text is not None
     assert only_text["delta"] == {"content": "x"}
@@ -245,10 +255,11 @@ class Letters:
         return self._stop
 
     def get_next_output_text(self, finished: bool, delta: bool) -> str:
-        assert delta
-        held = 0 if finished else max(len(self._stop) - 1, 0)
-        text = self._text.removesuffix(self._stop) if finished else self._text
-        told, self._told = self._told, max(self._told, len(text) - held)
+        assert finished
+        text = self._text.removesuffix(self._stop)
+        if not delta:
+            return text
+        told, self._told = self._told, max(self._told, len(text))
         return text[told : self._told]
 
 
@@ -257,8 +268,9 @@ def letters(text: str, **more: Any) -> Any:
 
 
 def test_a_reply_that_another_server_began_has_its_stop_text_looked_for_here() -> None:
-    continued = ContinuedText(Letters("END"))
-    assert [continued.sent(ord(letter)) for letter in "oh E"] == ["", "", "o", "h"]
+    continued = ReplyText(Letters("END"), ["END"])
+    told = ["".join(text for _, text in continued.next(ord(letter))) for letter in "oh E"]
+    assert told == ["", "", "o", "h"]
     steps = EngineEvents(processor([("3", 0), ("4", 1), ("5", 2)]), None, continued)
     first = steps.event(letters("N"))
     assert first is not None
@@ -277,7 +289,7 @@ def test_a_reply_that_another_server_began_has_its_stop_text_looked_for_here() -
 def test_a_stop_text_in_all_that_came_at_once_has_the_versions_of_the_end() -> None:
     lost = SimpleNamespace(external_req_ids={}, request_states={})
     spans = [SimpleNamespace(version=v, start=at, end=at + 2) for v, at in (("3", 0), ("4", 2))]
-    steps = EngineEvents(lost, None, ContinuedText(Letters("b")))
+    steps = EngineEvents(lost, None, ReplyText(Letters("b"), ["b"]))
     event = steps.event(letters("ab!.", finish_reason="length", weight_versions=spans))
     assert event is not None
     assert (event["ids"], event["delta"]) == ([97, 98], {"content": "a"})
@@ -285,9 +297,9 @@ def test_a_stop_text_in_all_that_came_at_once_has_the_versions_of_the_end() -> N
 
 
 def test_without_a_stop_text_the_end_is_the_engines() -> None:
-    continued = ContinuedText(Letters("END"))
+    continued = ReplyText(Letters("END"), ["END"])
     steps = EngineEvents(processor([("3", 0)]), None, continued)
-    assert continued.sent(ord("E")) == ""
+    assert continued.next(ord("E")) == []
     event = steps.event(letters("N\0", finish_reason="stop"))
     assert event is not None
     assert (event["delta"], event["stop_reason"]) == ({"content": "EN"}, None)
@@ -324,8 +336,8 @@ def test_wherever_a_stream_breaks_off_both_servers_tell_what_one_had_told(
 
     def told(already: list[int], new: list[int], last: bool = True) -> tuple[str, str, list[int]]:
         """What was sent before, what is sent now, and the ids of all."""
-        continued = continued_text(tokenizer(), prompt, stop, skips_special=True)
-        before = "".join(continued.sent(token) for token in already)
+        continued = reply_text(tokenizer(), prompt, stop, skips_special=True)
+        before = "".join(text for token in already for _, text in continued.next(token))
         steps, now, kept = EngineEvents(processor([("3", 0)]), None, continued), "", [*already]
         for at in range(0, len(new), step):
             ended = "length" if last and at + step >= len(new) else None

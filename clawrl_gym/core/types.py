@@ -88,6 +88,10 @@ class Message(TypedDict, total=False):
     tool_calls: list[ToolCall]
     tool_call_id: str
     reasoning_content: str
+    unread_calls: list[str]
+    """Of a reply of ours: calls that could not be read, which stand in its content, and why."""
+    reading_notes: list[str]
+    """Of a reply of ours: what was read in spite of an error, or by one of two parsers only."""
 
 
 class TemplateOptions(TypedDict, total=False):

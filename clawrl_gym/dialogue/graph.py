@@ -17,12 +17,14 @@ import json
 import re
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import islice
 
 from clawrl_gym.core.pictures import pictures_of, text_of
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn, TurnKind
+from clawrl_gym.dialogue.call_failures import may_be_dropped
 
 MAX_TURNS = 256
 """Newest turns of a session that a request may follow. A node is half a kilobyte; a conversation
@@ -35,6 +37,11 @@ _MESSAGE_BYTES = 8
 """Only ever compared within one session."""
 _RECENT = 8
 """Messages, and replies, before a turn's own reply that its node remembers."""
+_MOST_LINES = 64
+"""Last lines of a merged message at which another one may begin."""
+_LONGEST_MERGED = 20_000
+"""Characters of a message that is looked through for one that was merged into it."""
+_DROPPED = "dropped"
 _in_order = json.JSONEncoder(sort_keys=True).encode
 _THINKING = re.compile(r"\A(?:\s*<think>)?(.*?)</think>", re.DOTALL)
 """Some templates write the opening tag themselves, before the reply."""
@@ -106,6 +113,9 @@ def _plain_arguments(arguments: object) -> str:
 # Nodes.
 
 
+NodeAndAnswer = tuple[bytes, list[Message]]
+
+
 @dataclass(frozen=True, slots=True)
 class Branch:
     """A request's messages without system messages and transient blocks, and their nodes."""
@@ -138,6 +148,20 @@ class Branch:
         """What came back after the reply at a position: all up to the assistant's next message."""
         end = next((later for later in self.replies if later > reply), len(self.messages))
         return self.messages[reply + 1 : end]
+
+    def without_reply(self) -> Iterator[NodeAndAnswer]:
+        """Requests whose reply may have been left out here, with what was said after it: those of
+        which only a person's words are left, each a message or the end of one that was merged."""
+        later = [at for at, m in enumerate(self.messages) if m.get("role") != "user"]
+        for at in range(len(self.messages) - 1, max(later, default=-1), -1):
+            message, rest = self.messages[at], self.messages[at + 1 :]
+            if at:
+                yield self.nodes[at], [message, *rest]
+            text = text_of(message)
+            for end in _ends_of_lines(text):
+                digest = message_digest({"role": "user", "content": text[:end]})
+                answer: Message = {"role": "user", "content": text[end:].strip()}
+                yield _child(self.nodes[at], digest), [answer, *rest]
 
     def pair_at(self, position: int) -> bytes | None:
         """The message at a position with the one before it; None for the first message."""
@@ -200,6 +224,8 @@ class TurnNode:
     pair: bytes | None
     """The request's last message and the reply."""
     rendering: Rendering
+    may_be_dropped: bool = False
+    """Its reply says nothing, or calls what no client can carry out: some leave it out."""
 
     @classmethod
     def of(
@@ -222,6 +248,7 @@ class TurnNode:
             parents=tuple(map(branch.parent_at, branch.replies[-_RECENT:])),
             pair=branch.pair_with(reply_digest),
             rendering=Rendering.of(rendered_ids_T),
+            may_be_dropped=may_be_dropped(turn.reply, turn.tools),
         )
 
     def to_text(self) -> str:
@@ -230,14 +257,16 @@ class TurnNode:
             self.exact_request, self.request, self.reply, self.reply_digest, self.recent,
             self.recent_replies, b"".join(self.parents), self.pair or b"", self.rendering.digest,
         )  # fmt: skip
-        return " ".join([*(digest.hex() for digest in hashes), str(self.rendering.length)])
+        words = [*(digest.hex() for digest in hashes), str(self.rendering.length)]
+        return " ".join([*words, _DROPPED] if self.may_be_dropped else words)
 
     @classmethod
     def from_text(
         cls, text: str, turn_id: int, kind: TurnKind, finish_reason: str, created_s: float
     ) -> TurnNode:
         """The inverse of `to_text`."""
-        *hex_digests, length = text.split(" ")
+        words = text.removesuffix(f" {_DROPPED}")
+        *hex_digests, length = words.split(" ")
         (
             exact_request, request, reply, reply_digest, recent, recent_replies, parents, pair,
             rendering,
@@ -259,6 +288,7 @@ class TurnNode:
             ),
             pair=pair or None,
             rendering=Rendering(int(length), rendering),
+            may_be_dropped=words != text,
         )
 
     @property
@@ -276,6 +306,14 @@ class TurnNode:
         before this turn's own reply."""
         replies = _common_end(self.recent_replies, branch.replies_before(position))
         return replies, _common_end(self.recent, branch.digests[:position])
+
+
+def _ends_of_lines(text: str) -> list[int]:
+    """Where one of the last lines of a text begins."""
+    if len(text) > _LONGEST_MERGED:
+        return []
+    ends = [at for at, character in enumerate(text) if character == "\n"][-_MOST_LINES:]
+    return [at for at in reversed(ends) if text[:at].strip() and text[at:].strip()]
 
 
 def _common_end(joined_digests: bytes, digests: list[bytes]) -> int:
@@ -320,6 +358,7 @@ class TurnGraph:
       turn, which waits, and the others must be among its ancestors; else there is none.
     - **An edited reply** is not ours: what follows it was said to other words.
     - **An interrupted reply** may come back in part, or not at all; see `interrupted_before`.
+    - **A reply that was left out**: its client could not carry it out; see `dropped_next_state`.
     """
 
     turns: list[TurnNode] = field(default_factory=list)
@@ -392,6 +431,25 @@ class TurnGraph:
         last = branch.replies[-1]
         answer = branch.answer_to(last)
         return [(newest, answer)] if answer and branch.digests[last] == newest.reply_digest else []
+
+    def dropped_next_state(self, branch: Branch) -> list[NextState]:
+        """The next state of a turn whose reply the client has left out of its history, and said
+        something more: the newest one that waits and that clients do leave out.
+
+        The same request once more is a wish for another reply, and says nothing about this one.
+        """
+        dropped = {
+            turn.request: turn
+            for turn in self.turns
+            if turn.may_be_dropped
+            and turn.kind == "main"
+            and turn.turn_id in self.waiting
+            and not turn.is_interrupted
+        }
+        if not dropped:
+            return []
+        found = ((dropped[n], answer) for n, answer in branch.without_reply() if n in dropped)
+        return list(islice(found, 1))
 
     def ancestors(self, turn: TurnNode) -> set[int]:
         """Ids of the turns whose replies a turn stands on."""
@@ -475,7 +533,7 @@ def _one_of_equal(turns: list[TurnNode], waiting: Collection[int]) -> TurnNode:
 
 # All sessions.
 
-_TURN, _REQUEST, _PAIR = b"t", b"r", b"p"
+_TURN, _REQUEST, _PAIR, _LEFT_OUT = b"t", b"r", b"p", b"d"
 
 
 @dataclass(slots=True)
@@ -488,9 +546,10 @@ class _IndexedSession:
 class SessionIndex:
     """Sessions by the nodes of their turns: who made this reply after these messages?
 
-    Bounded, and forgetful by the session: the longest unused one leaves whole. Three kinds of keys
-    lead to sessions: the node of a turn's reply, the node of its request, and the pair of a reply
-    with the message before it, which outlives a compacted history.
+    Bounded, and forgetful by the session: the longest unused one leaves whole. Four kinds of keys
+    lead to sessions: the node of a turn's reply, the node of its request, the pair of a reply with
+    the message before it, which outlives a compacted history, and the node of a request whose reply
+    its client may leave out.
     """
 
     def __init__(self, max_keys: int = MAX_KEYS) -> None:
@@ -513,12 +572,15 @@ class SessionIndex:
         if turn.pair is not None:
             self._put(session_id, _PAIR + turn.pair, False)
         self._put(session_id, _TURN + turn.reply, is_waiting)
+        if turn.may_be_dropped and not turn.is_interrupted:
+            self._put(session_id, _LEFT_OUT + turn.request, is_waiting)
 
     def set_answered(self, session_id: str, turn: TurnNode) -> None:
         """A turn has its next state."""
-        sessions = self._by_key.get(_TURN + turn.reply, {})
-        if session_id in sessions:
-            sessions[session_id] = False
+        for key in (_TURN + turn.reply, _LEFT_OUT + turn.request):
+            sessions = self._by_key.get(key, {})
+            if session_id in sessions:
+                sessions[session_id] = False
 
     def forget(self, session_id: str) -> None:
         session = self._sessions.pop(session_id, None)
@@ -539,7 +601,8 @@ class SessionIndex:
     def _find(self, branch: Branch, claims: bool, is_retry: bool) -> str | None:
         same_request = self._by_key.get(_REQUEST + branch.leaf, {})
         if not branch.replies:
-            return self._best(same_request, {}) if is_retry else None
+            retried = self._best(same_request, {}) if is_retry else None
+            return retried or self._with_dropped(branch)
         for reply in reversed(branch.replies):
             sessions = self._by_key.get(_TURN + branch.nodes[reply + 1], {})
             best = self._best(sessions, same_request)
@@ -554,6 +617,15 @@ class SessionIndex:
         pair = branch.pair_at(branch.replies[-1])
         with_pair = {} if pair is None else self._by_key.get(_PAIR + pair, {})
         return next(iter(with_pair)) if len(with_pair) == 1 else None
+
+    def _with_dropped(self, branch: Branch) -> str | None:
+        """The one whose first reply was left out, and still waits for an answer."""
+        for node, _ in branch.without_reply():
+            sessions = self._by_key.get(_LEFT_OUT + node, {})
+            best = self._best({name: True for name, waits in sessions.items() if waits}, {})
+            if best is not None:
+                return best
+        return None
 
     def _best(self, sessions: dict[str, bool], same_request: dict[str, bool]) -> str | None:
         """The one that made the same request before, else one that waits, else the last used."""

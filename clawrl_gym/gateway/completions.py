@@ -41,7 +41,7 @@ from clawrl_gym.gateway.session import TurnRequest
 from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.sse import END_OF_STREAM, EventStream, Pace, encode, event
 from clawrl_gym.gateway.turns import Send, TurnInput, TurnMaker
-from clawrl_gym.policy.generation import Delta
+from clawrl_gym.policy.generation import Delta, for_clients
 
 ALIAS = "policy"
 """A model name that always means the served model."""
@@ -313,7 +313,7 @@ class Completions:
                 "X-Weight-Version": str(version),
                 **_unread_header(call.fields),
             }
-            body = call.reply_format.whole(turn, self._model_name)
+            body = call.reply_format.whole(_for_client(turn, call), self._model_name)
             response = web.json_response(body, headers=headers)
             await response.prepare(request)
             await response.write_eof()
@@ -362,3 +362,8 @@ class Completions:
             session = turn_request.session
             await self._sessions.end(session, None, None, StopReason.TERMINATED.value, None)
         return turn
+
+
+def _for_client(turn: Turn, call: _Call) -> Turn:
+    """A turn whose reply has nothing that only episodes of ours read."""
+    return replace(turn, reply=for_clients(turn.reply)) if call.labels.is_live else turn

@@ -70,6 +70,10 @@ class GatewayStats:
     """Retries that got the stored reply."""
     interrupted: int = 0
     """Turns whose client left, or whose policy failed, after their first token."""
+    failed_calls: int = 0
+    """Turns with a tool call that no client can carry out."""
+    noted_replies: int = 0
+    """Turns whose tool calls were read in spite of an error, or by one of two parsers only."""
     waited: int = 0
     """Attempts that found the policy down and were made again."""
     refused: int = 0
@@ -167,6 +171,16 @@ class _Counts(Collector):
         )
         yield CounterMetricFamily(
             "clawrl_interrupted", "turns that ended before their reply did", value=stats.interrupted
+        )
+        yield CounterMetricFamily(
+            "clawrl_failed_calls",
+            "turns with a tool call that no client can carry out",
+            value=stats.failed_calls,
+        )
+        yield CounterMetricFamily(
+            "clawrl_noted_replies",
+            "turns whose tool calls two parsers read in different ways, or in spite of an error",
+            value=stats.noted_replies,
         )
         yield CounterMetricFamily(
             "clawrl_waited", "attempts that found the policy down", value=stats.waited

@@ -174,6 +174,7 @@ class Session:
         under_way |= {turn.request for turn in self.graph.turns if turn.is_interrupted}
         branch = request.identity.branch
         next_states = self.graph.next_states(branch, under_way)
+        next_states += self.graph.dropped_next_state(branch)
         if next_states or not self.is_rollout:
             return next_states
         return self.graph.straight_next_state(branch)

@@ -42,6 +42,7 @@ from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.slow_machine import is_slow
 from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, TemplateOptions, Turn
+from clawrl_gym.dialogue.call_failures import call_failures
 from clawrl_gym.dialogue.prompts import (
     HistoryRule,
     PreviousTurn,
@@ -55,7 +56,14 @@ from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.responders import Responders
 from clawrl_gym.gateway.session import TurnRecorder, TurnRequest
-from clawrl_gym.policy.generation import Delta, Generation, Piece, Sampling, message_of
+from clawrl_gym.policy.generation import (
+    Delta,
+    Generation,
+    Piece,
+    Sampling,
+    for_clients,
+    message_of,
+)
 from clawrl_gym.policy.interface import (
     Policies,
     Policy,
@@ -70,7 +78,6 @@ _LONGEST_PAUSE_S = 2.0
 _GLANCE_S = 2.0
 _MOST_FAILURES = 6
 """Answers that are errors, from a policy that can be reached, before a request is given up."""
-_ONLY_CONTENT = {"content"}
 _log = logging.getLogger(__name__)
 
 
@@ -270,8 +277,9 @@ class TurnMaker:
         try:
             async with aclosing(partial.stream(policy, served)) as pieces:
                 async for piece in pieces:
-                    if send is not None and piece.delta:
-                        await send(piece.delta)
+                    delta = for_clients(piece.delta)
+                    if send is not None and delta:
+                        await send(delta)
                     generation = piece.generation or generation
                     limit.reschedule(clock() + self._timeout_s)
         except PolicyError:
@@ -317,6 +325,8 @@ class TurnMaker:
 
     def _count(self, turn: Turn, request: TurnRequest) -> None:
         self.stats.turns += 1
+        self.stats.failed_calls += bool(call_failures(turn.reply, turn.tools))
+        self.stats.noted_replies += "reading_notes" in turn.reply
         self.stats.kinds[turn.kind] += 1
         if turn.kind == "main" and not request.session.is_rollout:
             self.stats.untrainable.update(turn.untrainable.split())
@@ -326,25 +336,21 @@ class TurnMaker:
 
 @dataclass(slots=True)
 class PartialReply:
-    """A reply in the making, by one policy or, when that fails, by several: its prompt, its pieces,
-    and what is left of it when it breaks off."""
+    """A reply in the making, by one policy or, when that fails, by several: its prompt and its
+    pieces. They are kept in the order in which they came, once: the message, the ids and what the
+    next policy is told are views of them."""
 
     turn_input: TurnInput
     previous: PreviousTurn | None
     """The turn that its prompt is joined to."""
     history: HistoryRule
     prompt: Prompt | None = None
-    _ids_T: list[int] = field(default_factory=list)
-    _logprobs_T: list[float | None] = field(default_factory=list)
-    _versions_T: list[int] = field(default_factory=list)
-    _content: list[str] = field(default_factory=list)
-    _deltas: list[Delta] = field(default_factory=list)
-    """Those that are more than content."""
+    _pieces: list[Piece] = field(default_factory=list)
 
     @property
     def has_begun(self) -> bool:
         """Something was sampled."""
-        return bool(self._ids_T)
+        return any(piece.ids_T for piece in self._pieces)
 
     @property
     def can_be_whole(self) -> bool:
@@ -359,7 +365,8 @@ class PartialReply:
         and the rest is sampled as it would have been."""
         if not self.has_begun:
             return True
-        return -1 not in self._versions_T and self.turn_input.sampling.can_go_on
+        has_versions = all(len(piece.versions_T) == len(piece.ids_T) for piece in self._pieces)
+        return has_versions and self.turn_input.sampling.can_go_on
 
     async def generate(self, policy: Policy, served: VersionInUse) -> tuple[Generation, Message]:
         """The reply in one piece, with fewer bytes on the way."""
@@ -385,17 +392,8 @@ class PartialReply:
         source = self._from_prompt if from_prompt else self._from_chat
         async with aclosing(source(policy, served)) as pieces:
             async for piece in pieces:
-                self._add(piece)
+                self._pieces.append(piece)
                 yield piece
-
-    def _add(self, piece: Piece) -> None:
-        self._ids_T += piece.ids_T
-        self._logprobs_T += piece.logprobs_T
-        self._versions_T += piece.versions_T or [-1] * len(piece.ids_T)
-        if piece.delta.keys() == _ONLY_CONTENT:
-            self._content.append(piece.delta["content"])
-        elif piece.delta:
-            self._deltas.append(piece.delta)
 
     async def _from_prompt(
         self, policy: Policy, served: VersionInUse
@@ -411,7 +409,7 @@ class PartialReply:
             turn_input.body,
             version=served.version,
             user=served.user,
-            already=self._sampled(),
+            already=[*self._pieces],
         )
         async with aclosing(pieces):
             async for piece in pieces:
@@ -453,25 +451,21 @@ class PartialReply:
         max_tokens = self.turn_input.sampling.max_tokens
         return await make_prompt(render, body, self.previous, self.history, max_tokens)
 
-    def _sampled(self) -> list[Piece]:
-        """All that was sampled, as one piece."""
-        if not self.has_begun:
-            return []
-        delta: Delta = {"content": "".join(self._content)}
-        ids_T, logprobs_T, versions_T = [*self._ids_T], [*self._logprobs_T], [*self._versions_T]
-        return [Piece(ids_T, logprobs_T, delta, versions_T=versions_T)]
-
     def message(self) -> Message:
         """As the client has seen it."""
-        return message_of([{"content": "".join(self._content)}, *self._deltas])
+        return message_of(piece.delta for piece in self._pieces)
 
     def interrupted(self) -> Generation:
         """What was sampled; version -1 where the policy has not sent it."""
         return Generation(
             prompt_ids_T=[] if self.prompt is None else self.prompt.ids_T,
-            sampled_ids_T=self._ids_T,
-            logprobs_T=self._logprobs_T,
-            versions_T=self._versions_T,
+            sampled_ids_T=[token for piece in self._pieces for token in piece.ids_T],
+            logprobs_T=[logprob for piece in self._pieces for logprob in piece.logprobs_T],
+            versions_T=[
+                version
+                for piece in self._pieces
+                for version in piece.versions_T or [-1] * len(piece.ids_T)
+            ],
             finish_reason=INTERRUPTED,
         )
 

@@ -13,6 +13,7 @@ from collections import Counter
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn, Verdict
+from clawrl_gym.judge.call_rule import verdict_on_calls
 from clawrl_gym.judge.interface import JUDGED_KINDS, CaseBuilder, Judge
 
 _MAX_REASON = 300
@@ -53,6 +54,9 @@ class VerdictMaker:
         case = self._case_builder.of(turn, next_state)
         if not case.next_state:
             return self._abstain(turn, "the next state is empty")
+        failed = verdict_on_calls(case)
+        if failed is not None:
+            return failed
         try:
             async with asyncio.timeout(self._timeout_s) as deadline:
                 verdict = await self._judge.judge(case)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TypedDict
+from typing import TypedDict, TypeVar, cast
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.types import FunctionCall, JsonObject, Message, ToolCall
@@ -126,7 +126,9 @@ class Delta(TypedDict, total=False):
     content: str
     reasoning_content: str
     tool_calls: list[ToolCallDelta]
-    """Name and id come once, arguments bit by bit."""
+    """Each with its index; name and id come once."""
+    unread_calls: list[str]
+    reading_notes: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,11 +324,27 @@ class ReplyStream:
         )
 
 
+D = TypeVar("D", Delta, Message)
+_OURS = {"unread_calls", "reading_notes"}
+"""What only we know of a reply."""
+
+
+def for_clients(part: D) -> D:
+    """A message, or a delta of it, as clients of the OpenAI API know it."""
+    if _OURS.isdisjoint(part):
+        return part
+    return cast(D, {key: value for key, value in part.items() if key not in _OURS})
+
+
 def message_of(deltas: Iterable[Delta]) -> Message:
     """The message that deltas make together."""
     content, reasoning = [], []
+    unread: list[str] = []
+    notes: list[str] = []
     calls: dict[int, _CallParts] = {}
     for delta in deltas:
+        unread += delta.get("unread_calls", ())
+        notes += delta.get("reading_notes", ())
         content.append(delta.get("content", ""))
         reasoning.append(delta.get("reasoning_content", ""))
         for part in delta.get("tool_calls", ()):
@@ -337,6 +355,10 @@ def message_of(deltas: Iterable[Delta]) -> Message:
         message["tool_calls"] = [calls[index].whole() for index in sorted(calls)]
     if any(reasoning):
         message["reasoning_content"] = "".join(reasoning)
+    if unread:
+        message["unread_calls"] = unread
+    if notes:
+        message["reading_notes"] = notes
     return message
 
 

@@ -25,9 +25,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from clawrl_gym.policy.continued_text import ContinuedText, continued_text
 from clawrl_gym.policy.multimodal import PreparedInputs, RenderedPrompt, expanded, urls_of
 from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser, whole_reply
+from clawrl_gym.policy.reply_text import ReplyText, reply_text
 from clawrl_gym.policy.special_tokens import SpecialTokenMask, Tokenizer
 from clawrl_gym.policy.vllm_objects import (
     ChatCompletionRequest,
@@ -154,18 +154,18 @@ class RouteHandlers:
             if not goes_on:
                 return
         reader = self._reader(body, generate)
-        continued = self._continued(body.get("already"), generate, reader)
+        text = self._text(body.get("already"), generate, reader)
         outputs = await self._serve(GenerateRequest(**generate), prompt)
         if isinstance(outputs, ErrorResponse):
             yield outputs.model_dump()
             return
-        steps = EngineEvents(self._engine.output_processor, reader, continued)
+        steps = EngineEvents(self._engine.output_processor, reader, text)
         async with aclosing(outputs):
             async for result in outputs:
                 event = steps.event(result)
                 if event is not None:
                     yield event
-                if continued is not None and continued.is_stopped:
+                if text is not None and text.is_stopped:
                     return
 
     async def _begun(self, body: Event) -> tuple[Event, RenderedPrompt | None]:
@@ -189,25 +189,28 @@ class RouteHandlers:
         params["skip_special_tokens"] = reader.skips_special
         return reader
 
-    def _continued(
+    def _text(
         self, already: list[int] | None, generate: Event, reader: ReplyParser | None
-    ) -> ContinuedText | None:
-        """Of a reply that another server began, which is read up to where it broke off; its stop
-        texts are looked for here."""
-        if not already:
-            return None
+    ) -> ReplyText | None:
+        """The text of a reply that is read, or that another server began: it is read up to where it
+        broke off, and its stop texts are looked for here. None: the text is the engine's own."""
         params: Event = generate["sampling_params"]
-        text = continued_text(
+        if reader is None and not already:
+            return None
+        text = reply_text(
             self._tokenizer,
             generate["token_ids"],
-            params.pop("stop", []),
+            params.get("stop", []),
             skips_special=params.get("skip_special_tokens", True),
+            min_tokens=params.get("min_tokens", 0),
         )
-        generate["token_ids"] = generate["token_ids"] + already
-        for token in already:
-            sent = text.sent(token)
+        if already:
+            params.pop("stop", None)
+            generate["token_ids"] = generate["token_ids"] + already
+        for token in already or []:
+            steps = text.next(token)
             if reader is not None:
-                reader.read(sent, [token], last=False)
+                reader.read(steps, last=False)
         return text
 
     async def _reply(self, body: Event) -> Event:

@@ -1,24 +1,29 @@
-"""One reply inside vLLM's process: the engine's outputs as events, read by vLLM's own parsers.
+"""One reply inside vLLM's process: the engine's outputs as events, read into a message.
 
-What the parsers make of a reply does not depend on how it is asked for: a stream and a reading of
-finished ids take the same steps. Nothing of a reply is lost: what a streaming parser held back
-(a tool call that turned out to be none) comes with the last step.
+A reply is read id by id, in order, whatever the engine merged: what is made of it does not depend
+on how it came or was asked for. Reasoning is told apart by vLLM's parsers, tool calls by
+`call_text.py`, or by vLLM where that does not know the format. Text goes out as it comes. Calls go
+out with the last step, when all of them can be read whole. vLLM's parser reads the whole reply,
+too, and what it reads otherwise is noted.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
+import secrets
+import string
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from clawrl_gym.policy.continued_text import ContinuedText
+from clawrl_gym.policy.call_text import FORMATS, CallReading, CallText, MarkedJson
+from clawrl_gym.policy.generation import Delta, message_of
+from clawrl_gym.policy.reply_text import ReplyText, Step, reply_text
 from clawrl_gym.policy.vllm_objects import (
     ChatCompletionRequest,
     CompletionOutput,
-    DeltaMessage,
-    FunctionCall,
     OnlineRenderer,
     OutputProcessor,
     Parser,
@@ -30,10 +35,13 @@ Event = dict[str, Any]
 """A JSON object between this process and the policy's client."""
 
 _MISSING_LOGPROB = -9999.0  # vLLM's word for none
+_ID_BYTES = 12
+_MISTRAL_ID_LENGTH = 9
+"""Mistral's chat template takes no other."""
 
 
 class ReplyParser:
-    """vLLM's tool and reasoning parsers over one reply."""
+    """Reads one reply."""
 
     def __init__(
         self, renderer: OnlineRenderer, request: ChatCompletionRequest, prompt_ids: list[int]
@@ -46,95 +54,183 @@ class ReplyParser:
         self._request = request
         self._prompt_ids = prompt_ids
         self._tokenizer = renderer.renderer.get_tokenizer()
-        self._parser = self._new_parser()
+        self._may_call = bool(request.tools) and request.tool_choice == "auto"
+        tool_parser = getattr(getattr(renderer.parser, "tool_parser_cls", None), "__name__", "")
+        self._format = FORMATS.get(tool_parser) if self._may_call else None
+        self._parser = self._new_parser(reads_calls=self._may_call and self._format is None)
         self._text = ""
-        self._content = ""
-        self._has_calls = False
         self._ids: list[int] = []
+        self._content = ""
+        """What was told of it."""
+        self._pending = ""
+        """Content that may belong to a call."""
+        self._streamed: list[Delta] = []
+        """Calls as vLLM's stream tells them."""
 
     @cached_property
     def skips_special(self) -> bool:
         """Whether the text must come without special tokens; some parsers look for them."""
-        skips: bool = self._parser.adjust_request(self._request).skip_special_tokens
+        parser = self._new_parser(reads_calls=True)
+        skips: bool = parser.adjust_request(self._request).skip_special_tokens
         return skips
 
-    def read(self, text: str, ids: list[int], *, last: bool) -> Event:
-        """What the next text adds to the message, in the OpenAI wire form."""
-        self._text += text
-        self._ids += ids
-        message = self._parser.parse_delta(
-            text, ids, self._request, prompt_token_ids=self._prompt_ids, finished=last
+    def text(self, stop: Sequence[str] = (), min_tokens: int = 0) -> ReplyText:
+        """Of a reply that is about to be read."""
+        return reply_text(
+            self._tokenizer,
+            self._prompt_ids,
+            stop,
+            skips_special=self.skips_special,
+            min_tokens=min_tokens,
         )
-        delta = self._delta(message)
-        self._content += delta.get("content", "")
-        self._has_calls = self._has_calls or "tool_calls" in delta
-        return self._with_rest(delta) if last else delta
+
+    def read(self, steps: Sequence[Step], *, last: bool) -> Event:
+        """What the next ids add to the message, in the OpenAI wire form."""
+        deltas = [
+            self._read(text, [token], last=False) for token, text in steps[: -1 if last else None]
+        ]
+        if last:
+            token, text = steps[-1] if steps else (None, "")
+            deltas.append(self._read(text, [] if token is None else [token], last=True))
+            deltas.append(self._rest())
+        return _joined(deltas)
 
     def replay(
         self, ids: list[int], *, visible: int, stop_text: str | None = None
     ) -> Iterator[Event]:
         """The deltas of a whole reply's ids, one by one; those after `visible` add no
         text."""
-        texts = self._texts(ids[:visible]) + [""] * (len(ids) - visible)
-        if stop_text:
-            texts = _cut(texts, "".join(texts).find(stop_text))
-        for at, (token, text) in enumerate(zip(ids, texts, strict=True), 1):
-            yield self.read(text, [token], last=at == len(ids))
+        text = self.text([stop_text] if stop_text else [])
+        for at, token in enumerate(ids, 1):
+            is_last, steps = at == len(ids), [(token, "")]
+            if not text.is_stopped:
+                steps = text.next(token, says_nothing=at > visible, is_last=is_last)
+            yield self.read(steps, last=is_last)
 
-    def _new_parser(self) -> Parser:
-        return self._renderer.parser(
+    def _new_parser(self, *, reads_calls: bool) -> Parser:
+        """vLLM's own. Without calls it tells reasoning from content, and content stays as it is."""
+        parser_class = self._renderer.parser
+        if not reads_calls and getattr(parser_class, "tool_parser_cls", None) is not None:
+            parser_class = type("ReasoningOnly", (parser_class,), {"tool_parser_cls": None})
+        return parser_class(
             self._tokenizer,
             self._request.tools,
             chat_template_kwargs=self._renderer.effective_chat_template_kwargs(self._request),
             model_config=self._renderer.model_config,
         )
 
-    def _delta(self, message: DeltaMessage) -> Event:
+    def _read(self, text: str, ids: list[int], *, last: bool) -> Delta:
+        """What one id adds; calls are kept back."""
+        self._text += text
+        self._ids += ids
+        message = self._parser.parse_delta(
+            text, ids, self._request, prompt_token_ids=self._prompt_ids, finished=last
+        )
+        delta = Delta()
         if message is None:
-            return {}
-        delta = {"content": message.content, "reasoning_content": message.reasoning}
-        calls = [
-            call.model_dump(exclude_none=True)
-            for call in message.tool_calls or []
-            if call.index == 0 or self._request.parallel_tool_calls is not False
-        ]
-        return {key: value for key, value in (delta | {"tool_calls": calls}).items() if value}
-
-    def _with_rest(self, delta: Event) -> Event:
-        """The last delta, with what vLLM finds in the whole text and its stream held back."""
-        if self._has_calls or self._content == self._text:
             return delta
-        parser = self._new_parser()
+        if message.reasoning:
+            delta["reasoning_content"] = message.reasoning
+        content = self._said(message.content or "")
+        if content:
+            delta["content"] = content
+        calls = [call.model_dump(exclude_none=True) for call in message.tool_calls or []]
+        if calls:
+            self._streamed.append({"tool_calls": calls})
+        return delta
+
+    def _said(self, content: str) -> str:
+        """What can be told of the content with its next piece."""
+        if self._format is None:
+            self._content += content
+            return content
+        self._pending += content
+        if self._format.starts(self._pending):
+            return ""
+        is_first = not self._content
+        length = self._format.said_before_calls(self._pending, is_first=is_first)
+        said, self._pending = self._pending[:length], self._pending[length:]
+        self._content += said
+        return said
+
+    def _rest(self) -> Delta:
+        """The last delta: calls, and what the stream held back."""
+        if not self._may_call:
+            return {}
+        reading = self._by_format() if self._format is not None else self._by_vllm()
+        for call in reading.calls[1:] if self._request.parallel_tool_calls is False else ():
+            reading.calls.remove(call)
+            reading.notes.append(f"one call a reply is allowed: {call.name!r} was left out")
+        rest: Delta = {}
+        if reading.said:
+            rest["content"] = "".join(reading.said)
+        if reading.calls:
+            rest["tool_calls"] = [
+                {"index": at, "id": call.id or self._new_call_id(), "type": "function",
+                 "function": {"name": call.name, "arguments": call.arguments}}
+                for at, call in enumerate(reading.calls)
+            ]  # fmt: skip
+        if reading.failures:
+            rest["unread_calls"] = reading.failures
+        if reading.notes:
+            rest["reading_notes"] = reading.notes
+        return rest
+
+    def _by_format(self) -> CallReading:
+        assert self._format is not None
+        if self._format.starts(self._pending):
+            reading = self._format.read(self._pending, self._arguments)
+        else:
+            reading = CallReading(said=[self._pending] if self._pending else [])
+        theirs = reading.calls if reading.failures else self._whole_reading()[1]
+        if [*map(_meaning, theirs)] != [*map(_meaning, reading.calls)]:
+            reading.notes.append(
+                f"vLLM's parser reads {_names(theirs)} in the whole reply, "
+                f"expected {_names(reading.calls)}"
+            )
+        return reading
+
+    def _by_vllm(self) -> CallReading:
+        """What vLLM finds in the whole text, with the content that its stream held back."""
+        reading = CallReading()
+        content, whole = self._whole_reading()
+        wires = message_of(self._streamed).get("tool_calls") or []
+        streamed = [
+            CallText(w["function"]["name"], str(w["function"]["arguments"] or "{}"), w["id"])
+            for w in wires
+        ]
+        reading.calls = whole or streamed
+        if [*map(_meaning, whole)] != [*map(_meaning, streamed)]:
+            reading.notes.append(
+                f"vLLM's parser reads {_names(whole)} in the whole reply "
+                f"and {_names(streamed)} in its stream"
+            )
+        if content.startswith(self._content):
+            reading.say(content[len(self._content) :])
+        return reading
+
+    def _whole_reading(self) -> tuple[str, list[CallText]]:
+        """Content and calls, as vLLM's parser finds them in the whole text."""
+        parser = self._new_parser(reads_calls=True)
         parser.set_prompt_token_ids(self._prompt_ids)
         _, content, calls = parser.parse(
             self._text, self._request, enable_auto_tools=True, model_output_token_ids=self._ids
         )
-        if calls:
-            return delta | {"tool_calls": [_whole_call(i, call) for i, call in enumerate(calls)]}
-        if content and content.startswith(self._content) and content != self._content:
-            rest = content[len(self._content) :]
-            return delta | {"content": delta.get("content", "") + rest}
-        return delta
+        read = [CallText(c.name, c.arguments or "{}", c.id or "") for c in calls or []]
+        return content or "", read
 
-    def _texts(self, ids: list[int]) -> list[str]:
-        from vllm.tokenizers.detokenizer_utils import (
-            convert_prompt_ids_to_tokens,
-            detokenize_incrementally,
-        )
+    def _arguments(self, call: str) -> str | None:
+        """One call's arguments, typed by its tool's schema."""
+        parser = self._new_parser(reads_calls=True).tool_parser
+        found = parser.extract_tool_calls(call, self._request)
+        calls = found.tool_calls if found.tools_called else []
+        return calls[0].function.arguments if len(calls) == 1 else None
 
-        skips = self.skips_special
-        tokens, prefix, read = convert_prompt_ids_to_tokens(
-            self._tokenizer, self._prompt_ids, skip_special_tokens=skips
-        )
-        texts = []
-        for token in ids:
-            new, text, prefix, read = detokenize_incrementally(
-                self._tokenizer, [token], tokens, prefix, read, skip_special_tokens=skips
-            )
-            tokens = (tokens + new)[prefix:]
-            prefix, read = 0, read - prefix
-            texts.append(text)
-        return texts
+    def _new_call_id(self) -> str:
+        if isinstance(self._format, MarkedJson):
+            letters = string.ascii_letters + string.digits
+            return "".join(secrets.choice(letters) for _ in range(_MISTRAL_ID_LENGTH))
+        return f"call_{secrets.token_hex(_ID_BYTES)}"
 
 
 class EngineEvents:
@@ -144,33 +240,35 @@ class EngineEvents:
         self,
         output_processor: OutputProcessor,
         reader: ReplyParser | None,
-        continued: ContinuedText | None = None,
+        text: ReplyText | None = None,
     ) -> None:
-        """`reader` None: the text is the message's content. `continued`: of a reply that another
-        server began; None: the text is the engine's own."""
+        """`reader` None: the text is the message's content. `text`: of the reply, made from its
+        ids; None, where there is no reader: the text is the engine's own."""
         self._processor = output_processor
         self._reader = reader
-        self._continued = continued
+        self._text = text
         self._starts: list[tuple[str, int]] | None = None
         self._count = 0
 
     def event(self, result: RequestOutput) -> Event | None:
         """What one output brings; None when it brings nothing."""
         output = result.outputs[0]
-        if self._continued is not None:
-            output = self._continued.read(output)
+        said, steps = output.text, list[Step]()
+        if self._text is not None:
+            output, steps = self._text.read(output)
+            said = "".join(text for _, text in steps)
         ids, last = list(output.token_ids), output.finish_reason is not None
-        if not (ids or output.text or last):
+        if not (ids or said or last):
             return None
         event: Event = {"ids": ids, "logprobs": _logprobs(ids, output.logprobs)}
         event["versions"] = self._versions(result.request_id, len(ids))
         if self._reader is not None:
-            event["delta"] = self._reader.read(output.text, ids, last=last)
-        elif output.text:
-            event["delta"] = {"content": output.text}
+            event["delta"] = self._reader.read(steps, last=last)
+        elif said:
+            event["delta"] = {"content": said}
         if last:
             event |= _end(output)
-        if self._continued is not None and self._continued.is_stopped:
+        if self._text is not None and self._text.is_stopped:
             event["weight_versions"] = self._spans(output)
         return event
 
@@ -225,24 +323,22 @@ def _logprobs(ids: list[int], steps: SampleLogprobs) -> list[float | None]:
     return [value if value > _MISSING_LOGPROB else None for value in values]
 
 
-def _whole_call(index: int, call: FunctionCall) -> Event:
-    function = {"name": call.name, "arguments": call.arguments}
-    call_id = call.id or _new_call_id()
-    return {"index": index, "id": call_id, "type": "function", "function": function}
+def _joined(deltas: Iterable[Delta]) -> Event:
+    """Deltas as one; each kind of content in its order."""
+    joined: Event = {}
+    for delta in deltas:
+        for kind, added in delta.items():
+            joined[kind] = joined[kind] + added if kind in joined else added
+    return joined
 
 
-def _new_call_id() -> str:
-    from vllm.renderers.chat_utils import make_tool_call_id
+def _meaning(call: CallText) -> tuple[str, str]:
+    """What a call says, however its JSON is spelt."""
+    try:
+        return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return call.name, call.arguments
 
-    return str(make_tool_call_id())
 
-
-def _cut(texts: list[str], length: int) -> list[str]:
-    """Texts that together are at most `length` characters; all of them when it is -1."""
-    if length < 0:
-        return texts
-    left, cut = length, []
-    for text in texts:
-        cut.append(text[:left])
-        left -= len(cut[-1])
-    return cut
+def _names(calls: list[CallText]) -> str:
+    return f"the calls {[call.name for call in calls]}" if calls else "no call"

@@ -302,7 +302,7 @@ async def _play(
         replies.got(answer.tokens, duration_s)
         progress.tokens += answer.tokens
         progress.replies.append(answer.message)
-        action = agent.action(answer.message)
+        action = _unread(answer.message) or agent.action(answer.message)
         progress.answers.append(_noted(answer, action, duration_s))
         if isinstance(action, ParseFailure):
             progress.observations.append(action.message)
@@ -318,6 +318,12 @@ def _is_mostly_observed(progress: Progress) -> bool:
     """Whether more of what was said is the environment's than the policy's."""
     said = sum(len(json.dumps(reply)) for reply in progress.replies)
     return sum(map(len, progress.observations)) + len(progress.system) > said
+
+
+def _unread(reply: Message) -> ParseFailure | None:
+    """What the policy is told of calls that could not be read; none of the others is made then."""
+    problems = reply.get("unread_calls")
+    return ParseFailure(f"got 0 actions: {'; '.join(problems)}") if problems else None
 
 
 def _noted(reply: PolicyReply, action: Action | ParseFailure, duration_s: float) -> Answer:
