@@ -5,7 +5,7 @@
     ├── EnvError           the environment or its sandbox failed (never a reward)
     │   ├── SandboxError   isolation missing, sandbox died, limit of the host
     │   ├── TaskError      a task's own files are wrong
-    │   └── NoVerdict      the verifier gave no verdict even without the agent's work
+    │   └── NoVerdict      a task's verifier gives no verdict, whatever the agent did
     ├── AgentFault         the agent itself spoilt its episode or its grade (a reward of 0)
     ├── PolicyError        vLLM or the gateway failed
     │   ├── ContextError   the prompt does not fit the model's context (a clean truncation)
@@ -64,7 +64,11 @@ class TaskError(EnvError):
 
 
 class NoVerdict(EnvError):
-    """The verifier gave no verdict even without the agent's work: the task is broken."""
+    """The verifier gave no verdict even without the agent's work: the task is broken.
+
+    Raised instead of a reward, after the verifier was asked on a machine that the agent never
+    touched. The episode is not run again, and the task is not drawn again.
+    """
 
 
 class AgentFault(ClawError):
