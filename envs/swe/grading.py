@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from clawrl_gym.core.errors import EnvError
+from clawrl_gym.core.errors import EnvError, NoVerdict
 from clawrl_gym.envs.report import report_of, with_left_out
 from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.swe.evaluation import EvaluationFailed, Evaluations, PatchFails
@@ -20,7 +20,7 @@ from clawrl_gym.envs.swe.patch import Patch, PatchRefused
 from clawrl_gym.envs.swe.patch_reader import read_patch
 from clawrl_gym.envs.swe.protected_files import without_tests
 from clawrl_gym.envs.swe.script import swebench_log
-from clawrl_gym.envs.swe.twin_runs import require_twins_fail
+from clawrl_gym.envs.swe.twin_runs import gold_patch, require_twins_fail
 
 MAX_FILES = 5_000
 """Of a patch; git takes minutes over more."""
@@ -53,8 +53,9 @@ def grade(
     """Judge a patch.
 
     `open_fresh` gives the repository as it was before the agent, in a sandbox that is closed here.
-    Raises EnvError when the evaluation itself fails, whatever the patch: one that only fails with
-    the patch is the patch's doing, else a bad patch could ask to be forgotten by killing its judge.
+    Raises EnvError when the evaluation itself fails, and NoVerdict when it says nothing whatever
+    the patch. One that only fails with the patch is the patch's doing, else a bad patch could ask
+    to be forgotten by killing its judge.
     """
     try:
         parsed = read_patch(patch)
@@ -102,6 +103,8 @@ def _judged(evaluations: Evaluations, patch: Patch) -> PatchGrade:
     report = grade_log(instance, swebench_log(output))
     if report.no_result == "nothing":
         _blame_machine(instance, report, output.exit_code, output.text)
+    if report.no_result:
+        _require_verdict(evaluations)
     trusted = True
     if report.resolved:
         trusted = require_twins_fail(evaluations, patch) >= set(instance.fail_to_pass)
@@ -110,13 +113,28 @@ def _judged(evaluations: Evaluations, patch: Patch) -> PatchGrade:
 
 
 def _require_judge(evaluations: Evaluations, error: EvaluationFailed) -> None:
-    """Raises the error when the tests do not come to their end without a patch either."""
+    """Raises NoVerdict when the tests do not come to their end without a patch either."""
     try:
         _judged(evaluations, Patch())
     except PatchFails:
         return
     except EvaluationFailed:
-        raise error.__cause__ or error from None
+        raise NoVerdict(str(error)) from (error.__cause__ or error)
+
+
+def _require_verdict(evaluations: Evaluations) -> None:
+    """Raises NoVerdict when the tests report nothing with the gold patch either; without a patch
+    where there is none."""
+    instance = evaluations.instance
+    try:
+        output = evaluations.run(gold_patch(instance), instance.eval_script)
+    except PatchFails:
+        return
+    if grade_log(instance, swebench_log(output)).no_result:
+        raise NoVerdict(
+            f"instance {instance.id!r}: its tests report no result that {instance.log_parser} can "
+            f"read, whatever the patch: {output.text[-500:]!r}"
+        )
 
 
 def _failed(*failures: str) -> PatchGrade:
