@@ -24,6 +24,11 @@ def report_of(failures: Sequence[str]) -> str:
     return "\n".join([REPORT_FAILED, *lines]) if lines else REPORT_PASSED
 
 
+def with_left_out(report: str, left_out: Sequence[str]) -> str:
+    """The report with a line for each thing that was not graded; it decides nothing."""
+    return "\n".join([report, *(f"- left out: {_one_line(one)}" for one in left_out)])
+
+
 def failures_of(report: str) -> tuple[str, ...]:
     """What a report says that failed; inverse of `report_of`."""
     first, *lines = report.split("\n")

@@ -685,3 +685,47 @@ def test_a_browser_is_started_again_and_a_page_is_looked_at_before_the_grade(
         assert "is_expected_tabs" not in real.report
         forget = ("switch_tab(1)", "click(<Forget me>)", "done()")
         assert told(real, "some-task", *forget) == 1.0, real.report
+
+
+RESULT = {"type": "active_url_from_accessTree"}
+ODD_TASKS: dict[str, Any] = {
+    "number": 5, "text": "x", "list": [], "null": None, "empty": {},
+    "no id": raw(id=None), "id with a path": raw(id="../x"), "id a list": raw(id=["a"]),
+    "no instruction": raw(instruction=None), "instruction a number": raw(instruction=5),
+    "config a number": raw(config=5), "config of texts": raw(config=["x"]),
+    "config true": raw(config=True), "type a list": raw(config=[{"type": []}]),
+    "urls a number": raw(
+        config=[{"type": "chrome_open_tabs", "parameters": {"urls_to_open": 5}}]
+    ),
+    "command a number": raw(config=[{"type": "launch", "parameters": {"command": 5}}]),
+    "no evaluator": raw(evaluator=None), "evaluator a list": raw(evaluator=[]),
+    "func an object": raw(evaluator={"func": {}, "result": RESULT, "expected": rule(expected="x")}),
+    "func a list of lists": raw(evaluator={"func": [[]], "result": [RESULT], "expected": [{}]}),
+    "result an object of a list": raw(
+        evaluator={"func": "exact_match", "result": {"type": []}, "expected": rule(expected="x")}
+    ),
+    "expected an object of an object": raw(
+        evaluator={"func": "exact_match", "result": RESULT, "expected": {"type": {}}}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD_TASKS.values(), ids=list(ODD_TASKS))
+def test_an_odd_task_is_left_out_and_named_and_the_others_load(odd: Any, tmp_path: Path) -> None:
+    good = raw(id="good", instruction="Go elsewhere.")
+    folder = write(tmp_path / "tasks", good, {"instruction": "x"} | odd if isinstance(odd, dict)
+                   else {"instruction": "x", "id": odd})  # fmt: skip
+    source = open_osworld(folder, ("a.test",))
+    assert list(source.tasks) == ["osworld-good"]
+    assert len(source.selection.left_out) == 1
+
+
+def test_an_entry_of_an_index_that_is_no_name_leaves_the_others(tmp_path: Path) -> None:
+    examples = tmp_path / "examples" / "chrome"
+    examples.mkdir(parents=True)
+    (examples / "good.json").write_text(json.dumps(raw(id="good")))
+    index = tmp_path / "index.json"
+    index.write_text(json.dumps({"chrome": ["good", "../x", 5], "a/b": ["c"], "d": 5}))
+    source = open_osworld(index, ("a.test",))
+    assert list(source.tasks) == ["osworld-good"]
+    assert len(source.selection.left_out) == 4

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
+from clawrl_gym.core.errors import EnvError, NoVerdict, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits, Sandbox
 from clawrl_gym.envs.swe import script
@@ -120,6 +120,30 @@ def test_what_cannot_solve_anything_opens_no_sandbox(
     graded = openings.grade(patch)
     assert (graded.reward, openings.opened) == (0.0, [])
     assert why in graded.report
+
+
+SILENT = {
+    "nothing is printed": "bash tests/new.sh > /dev/null; true",
+    "another form": "echo new: ok; echo old: ok",
+    "passes that the exit code denies": "echo PASSED new; echo PASSED old; false",
+    "nothing is run": "true",
+    "a closed output": "exec 1>&- 2>&-; true",
+}
+
+
+@pytest.mark.parametrize("command", SILENT.values(), ids=list(SILENT))
+@pytest.mark.parametrize("patch", [GOLD, GOLD.replace("+ $2", "* $2")])
+def test_tests_that_say_nothing_whatever_the_patch_are_no_verdict(
+    openings: Openings, command: str, patch: str
+) -> None:
+    broken = replace(INSTANCE, eval_script=eval_script(command))
+    with pytest.raises(NoVerdict, match="instance 'shop-1'"):
+        openings.grade(patch, broken)
+
+
+def test_a_patch_that_silences_the_tests_earns_nothing(openings: Openings) -> None:
+    graded = openings.grade(GOLD.replace("echo $(($1 + $2))", "exec > /dev/null"))
+    assert graded.reward == 0.0
 
 
 def test_a_patch_that_does_not_apply_earns_nothing(openings: Openings) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,59 @@ def test_a_truncated_id_is_found_as_swebench_finds_it() -> None:
     report = judged("PASSED t.py::a[x]\n", fail_to_pass=("t.py::a[",), pass_to_pass=())
     assert report.resolved
     assert report.tests == {"t.py::a[": "PASSED"}
+
+
+WHOLE_IDS = (
+    "t.py::a[two words]", "t.py::a[with - dash]", "t.py::a[ lead]", "t.py::a[trail ]",
+    "t.py::a[two  spaces]", "t.py::a[\u3000wide]", "t.py::a[no\u00a0break]", "t.py::a[☃ snow]",
+    "t.py::a[größe ß]", "t.py::a[x[y] z]", "t.py::a[(1, 2)]", "t.py::a[{'k': 'v'}]",
+    "t.py::a[FAILED x]", "t.py::a[x PASSED]", "t.py::a[a - b - c]", "t.py::a[/p q/r]",
+    "t.py::A::b[x y]", "t.py::a[\\u2603 x]", "t.py::a[, ]", "t.py::a[- ]", "t.py::a[a b-c d]",
+)  # fmt: skip
+PYTEST_PARSERS = ("parse_log_pytest", "parse_log_pytest_options", "parse_log_pytest_v2",
+                  "parse_log_matplotlib")  # fmt: skip
+
+
+@pytest.mark.parametrize("parser", PYTEST_PARSERS)
+@pytest.mark.parametrize("test", WHOLE_IDS)
+def test_an_id_with_spaces_is_matched_whole(test: str, parser: str) -> None:
+    row: dict[str, Any] = {
+        "fail_to_pass": (test,),
+        "pass_to_pass": ("t.py::old",),
+        "log_parser": parser,
+    }
+    passed = judged(f"PASSED {test}\nPASSED t.py::old\n", **row)
+    assert passed.resolved
+    assert passed.tests == {test: "PASSED", "t.py::old": "PASSED"}
+    for failed in (f"FAILED {test}", f"FAILED {test} - assert 1 == 2", f"ERROR {test} - x"):
+        report = judged(f"{failed}\nPASSED t.py::old\n", 1, **row)
+        assert (report.resolved, report.failed_to_pass) == (False, (test,))
+    assert not judged("PASSED t.py::old\n", **row).resolved
+
+
+@pytest.mark.parametrize("parser", PYTEST_PARSERS)
+def test_ids_that_differ_behind_a_space_are_told_apart(parser: str) -> None:
+    row: dict[str, Any] = {"fail_to_pass": ("t.py::a[x one]",), "pass_to_pass": ("t.py::a[x two]",)}
+    both = ("FAILED t.py::a[x one] - no", "PASSED t.py::a[x two]")
+    for lines in (both, both[::-1]):
+        report = judged("\n".join(lines) + "\n", 1, log_parser=parser, **row)
+        assert (report.failed_to_pass, report.broken) == (("t.py::a[x one]",), ())
+
+
+@pytest.mark.parametrize("parser", PYTEST_PARSERS)
+def test_an_id_that_was_cut_passes_only_where_all_do_that_it_may_mean(parser: str) -> None:
+    row: dict[str, Any] = {"fail_to_pass": ("t.py::a[x",), "pass_to_pass": (), "log_parser": parser}
+    good, bad = "PASSED t.py::a[x one]", "FAILED t.py::a[x two] - no"
+    assert judged(f"{good}\nPASSED t.py::a[x two]\n", **row).resolved
+    assert not judged(f"{good}\n{bad}\n", 1, **row).resolved
+    assert not judged(f"{bad}\n{good}\n", 1, **row).resolved
+    assert not judged("PASSED t.py::b[x one]\n", **row).resolved
+
+
+def test_lines_that_only_speak_of_an_id_are_no_results() -> None:
+    row: dict[str, Any] = {"fail_to_pass": ("t.py::a[x y]",), "pass_to_pass": ("t.py::old",)}
+    talk = "running t.py::a[x y] which PASSED yesterday\nPASSED t.py::old\n"
+    assert not judged(talk, **row).resolved
 
 
 def test_an_unknown_parser_is_an_error_that_lists_those_there_are() -> None:

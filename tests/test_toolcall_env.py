@@ -267,7 +267,6 @@ def test_results_are_cut_at_twenty_thousand_characters():
     ("tools", "why"),
     [
         ([tool("look", "", {}), tool("look", "", {})], "'teller' has two tools named 'look'"),
-        ([tool("look", "", {"x": {"type": "nothing"}})], "'look' are no JSON schema"),
         ([{"type": "function"}], "expected a function with a name"),
     ],
 )
@@ -275,6 +274,28 @@ def test_a_toolset_whose_tools_cannot_be_offered_is_a_task_error(tools, why):
     other = Teller(tool("look", "", {}))
     with pytest.raises(TaskError, match=why):
         toolbox.Toolbox({"other": other, "teller": Teller(*tools)}, None)
+
+
+def test_a_tool_whose_schema_cannot_be_read_is_offered_beside_the_others():
+    odd = tool("look", "", {"x": {"type": "nothing"}, "y": {"type": "integer"}})
+    tools = toolbox.Toolbox({"teller": Teller(odd, tool("see", "", {}))}, None)
+    assert [schema["function"]["name"] for schema in tools.schemas] == ["look", "see"]
+    fits, fails = tools.carry_out(
+        [Call("1", "look", '{"x": 1, "y": 1}'), Call("2", "look", '{"x": 1, "y": "a"}')], 1.0
+    )
+    assert (fits.failed, fails.failed) == (False, True)
+
+
+def test_a_toolset_that_breaks_over_a_call_fails_that_call_alone():
+    class Broken(Teller):
+        def call(self, name, arguments, timeout_s):
+            raise KeyError("state")
+
+    made = toolbox.Toolbox({"b": Broken(tool("look", "", {}))}, None).carry_out(
+        [Call("1", "look", "{}"), Call("2", "other", "{}")], 1.0
+    )
+    assert [one.failed for one in made] == [True, True]
+    assert "KeyError: 'state'" in made[0].result
 
 
 def test_tools_are_closed_at_every_end(tmp_path, clerk):

@@ -84,19 +84,15 @@ def test_a_late_answer_fails_the_call_and_not_the_server() -> None:
         ("hang", {}, 0.3, "hangs: no answer within 0.3 s"),
     ],
 )
-def test_a_server_that_dies_floods_or_hangs_is_an_env_error(
+def test_a_server_that_dies_floods_or_hangs_fails_the_call_and_is_started_again(
     tool: str, arguments: dict[str, Any], timeout_s: float, why: str
 ) -> None:
-    with opened() as toolset, pytest.raises(EnvError, match=why) as raised:
-        toolset.call(tool, arguments, timeout_s)
-    assert not isinstance(raised.value, ToolFailure)
-
-
-def test_a_dead_server_says_so_at_every_later_call() -> None:
     with opened() as toolset:
         for _ in range(2):
-            with pytest.raises(EnvError, match="is gone"):
-                toolset.call("die", {}, TIMEOUT_S)
+            with pytest.raises(ToolFailure, match=f"{why}.*it was started again"):
+                toolset.call(tool, arguments, timeout_s)
+        assert toolset.call("add", {"a": 1, "b": 1}, TIMEOUT_S) == "2"
+        toolset.state()
 
 
 @pytest.mark.parametrize(
@@ -187,8 +183,10 @@ def test_a_server_behind_a_url_works_like_one_on_a_pipe() -> None:
                 assert toolset.call("add", {"a": 2, "b": 3}, TIMEOUT_S) == "5"
                 with pytest.raises(ToolFailure, match="fail"):
                     toolset.call("fail", {"why": "x"}, TIMEOUT_S)
-                with pytest.raises(EnvError, match="'web'"):
+                with pytest.raises(ToolFailure, match=r"'web'.*does not start again"):
                     toolset.call("die", {}, 2.0)
+                with pytest.raises(EnvError, match="'web' could not be used"):
+                    toolset.state()
         finally:
             process.kill()
 

@@ -83,9 +83,3 @@ def test_a_tool_that_is_no_schema_is_an_error_of_its_task():
         check_tool(tool("bad", "", {"x": {"type": "texts"}}))
     with pytest.raises(TaskError, match="expected a function with a name"):
         check_tool({"type": "function"})  # type: ignore[typeddict-item]
-
-
-def test_a_schema_is_not_completed_from_elsewhere():
-    remote = tool("far", "", {"x": {"$ref": "http://127.0.0.1:9/schema.json"}})
-    with pytest.raises(TaskError, match="points outside"):
-        arguments_of('{"x": 1}', remote)

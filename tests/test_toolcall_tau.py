@@ -203,6 +203,38 @@ def test_one_row_that_cannot_be_read_does_not_refuse_the_others(tmp_path: Path) 
     assert [one.name for one in source.selection.left_out] == ["task 2", "tau-1", "task 4"]
 
 
+ODD_TASKS = (
+    "Task()",
+    "Task(instruction=5, actions=[], outputs=[])",
+    "Task(instruction=' ', actions=[], outputs=[])",
+    "Task(instruction=f'{x}', actions=[], outputs=[])",
+    "Task(instruction='a', actions=None, outputs=[])",
+    "Task(instruction='a', actions=[5], outputs=[])",
+    "Task(instruction='a', actions=[Action()], outputs=[])",
+    "Task(instruction='a', actions=[Action(name=5, kwargs={})], outputs=[])",
+    "Task(instruction='a', actions=[Action(name=['x'], kwargs={})], outputs=[])",
+    "Task(instruction='a', actions=[Action(name='calculate', kwargs=5)], outputs=[])",
+    "Task(instruction='a', actions=[Action(name='fly', kwargs={})], outputs=[])",
+    "Task(instruction='a', actions=[Action(name='calculate', kwargs={'x': 1})], outputs=[])",
+    "Task(instruction='a', actions=[Action(name='calculate', kwargs={1, 2})], outputs=[])",
+    "Task(instruction='a', actions=[], outputs=5)",
+    "Task(instruction='a', actions=[], outputs=open('x'))",
+    "Task('a', [], [])",
+    "Task(**{})",
+    "Task(instruction=open('x'), actions=[], outputs=[])",
+    "Task(instruction='a', actions=(), outputs=None)",
+    "Task(instruction=b'a', actions=[], outputs=[])",
+)
+
+
+@pytest.mark.parametrize("odd", ODD_TASKS)
+def test_one_task_of_python_that_cannot_be_read_leaves_the_others(odd: str, tmp_path: Path) -> None:
+    good = "Task(instruction='Cancel it.', actions=[], outputs=[])"
+    source = open_tau(first(tmp_path, odd, good), ToolContext())
+    assert list(source.tasks) == ["tau-test-1"]
+    assert [one.name for one in source.selection.left_out] == ["tau-test-0"]
+
+
 def test_task_files_are_read_and_never_run(tmp_path: Path) -> None:
     path = first(tmp_path, 'Task(instruction=open("owned", "w"), actions=[], outputs=[])')
     with pytest.raises(TaskError, match="literal values"):

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.envs.report import with_left_out
 from clawrl_gym.envs.sandbox.docker.addresses import find_engine
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
@@ -165,7 +166,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
 
         patch_grade = grade(task, changes.patch, fresh, self._grader_timeout_s)
         self._trusted = patch_grade.trusted
-        return patch_grade.reward, patch_grade.report
+        return patch_grade.reward, with_left_out(patch_grade.report, changes.left_out)
 
     def _repository(self, instance: Instance, *, for_grading: bool = False) -> Repository:
         if instance.image is not None and self._sandboxes.kind == "docker":

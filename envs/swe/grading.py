@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from clawrl_gym.core.errors import EnvError
-from clawrl_gym.envs.report import report_of
+from clawrl_gym.core.errors import EnvError, NoVerdict
+from clawrl_gym.envs.report import report_of, with_left_out
 from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.swe.evaluation import EvaluationFailed, Evaluations, PatchFails
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.logs import LogReport, grade_log
 from clawrl_gym.envs.swe.patch import Patch, PatchRefused
-from clawrl_gym.envs.swe.patch_reader import parse_patch
+from clawrl_gym.envs.swe.patch_reader import read_patch
 from clawrl_gym.envs.swe.protected_files import without_tests
 from clawrl_gym.envs.swe.script import swebench_log
-from clawrl_gym.envs.swe.twin_runs import require_twins_fail
+from clawrl_gym.envs.swe.twin_runs import gold_patch, require_twins_fail
 
 MAX_FILES = 5_000
 """Of a patch; git takes minutes over more."""
-MAX_NAMED_TESTS = 10
-"""Tests that a report names; the rest are counted."""
+MAX_NAMED = 10
+"""Tests and files that a report names; further tests are counted."""
 _MACHINE_FAULTS = frozenset((126, 127))
 """Exit codes of a test command that could not be started."""
 _NO_RUNNER = re.compile(r"No module named '?(pytest|tox|nose|django)\b|: command not found")
@@ -53,18 +53,25 @@ def grade(
     """Judge a patch.
 
     `open_fresh` gives the repository as it was before the agent, in a sandbox that is closed here.
-    Raises EnvError when the evaluation itself fails, whatever the patch: one that only fails with
-    the patch is the patch's doing, else a bad patch could ask to be forgotten by killing its judge.
+    Raises EnvError when the evaluation itself fails, and NoVerdict when it says nothing whatever
+    the patch. One that only fails with the patch is the patch's doing, else a bad patch could ask
+    to be forgotten by killing its judge.
     """
-    evaluations = Evaluations(instance, open_fresh, timeout_s)
     try:
-        source_patch = _source_patch(instance, patch)
+        parsed = read_patch(patch)
+    except PatchRefused as refused:
+        return _failed(str(refused))
+    graded = _grade(Evaluations(instance, open_fresh, timeout_s), parsed)
+    return replace(graded, report=with_left_out(graded.report, parsed.left_out[:MAX_NAMED]))
+
+
+def _grade(evaluations: Evaluations, parsed: Patch) -> PatchGrade:
+    try:
+        source_patch = _source_patch(evaluations.instance, parsed)
         try:
             return _judged(evaluations, source_patch)
         except EvaluationFailed:  # a machine that fails once may not fail again
             return _judged(evaluations, source_patch)
-    except PatchRefused as refused:
-        return _failed(str(refused))
     except PatchFails as failure:
         return _failed(str(failure))
     except EvaluationFailed as error:
@@ -72,11 +79,11 @@ def grade(
         return _failed("the tests come to their end without the patch, and not with it")
 
 
-def _source_patch(instance: Instance, text: str) -> Patch:
-    """What is graded of a patch. Raises PatchRefused or PatchFails."""
-    parsed = parse_patch(text)
+def _source_patch(instance: Instance, parsed: Patch) -> Patch:
+    """What is graded of a patch. Raises PatchFails."""
     if not parsed.files:
-        raise PatchFails("the patch is empty")
+        raise PatchFails("nothing of the patch can be applied" if parsed.left_out
+                         else "the patch is empty")  # fmt: skip
     source_patch = without_tests(parsed, instance)
     if not source_patch.files:
         raise PatchFails(
@@ -96,6 +103,8 @@ def _judged(evaluations: Evaluations, patch: Patch) -> PatchGrade:
     report = grade_log(instance, swebench_log(output))
     if report.no_result == "nothing":
         _blame_machine(instance, report, output.exit_code, output.text)
+    if report.no_result:
+        _require_verdict(evaluations)
     trusted = True
     if report.resolved:
         trusted = require_twins_fail(evaluations, patch) >= set(instance.fail_to_pass)
@@ -104,13 +113,28 @@ def _judged(evaluations: Evaluations, patch: Patch) -> PatchGrade:
 
 
 def _require_judge(evaluations: Evaluations, error: EvaluationFailed) -> None:
-    """Raises the error when the tests do not come to their end without a patch either."""
+    """Raises NoVerdict when the tests do not come to their end without a patch either."""
     try:
         _judged(evaluations, Patch())
     except PatchFails:
         return
     except EvaluationFailed:
-        raise error.__cause__ or error from None
+        raise NoVerdict(str(error)) from (error.__cause__ or error)
+
+
+def _require_verdict(evaluations: Evaluations) -> None:
+    """Raises NoVerdict when the tests report nothing with the gold patch either; without a patch
+    where there is none."""
+    instance = evaluations.instance
+    try:
+        output = evaluations.run(gold_patch(instance), instance.eval_script)
+    except PatchFails:
+        return
+    if grade_log(instance, swebench_log(output)).no_result:
+        raise NoVerdict(
+            f"instance {instance.id!r}: its tests report no result that {instance.log_parser} can "
+            f"read, whatever the patch: {output.text[-500:]!r}"
+        )
 
 
 def _failed(*failures: str) -> PatchGrade:
@@ -141,9 +165,9 @@ def _failures(instance: Instance, report: LogReport) -> list[str]:
     failed = [f"{test} {_how(report, test)}" for test in report.failed_to_pass]
     broken = [f"{test} passed before and {_how(report, test)}" for test in report.broken]
     lines = [*failed, *broken]
-    rest = len(lines) - MAX_NAMED_TESTS
+    rest = len(lines) - MAX_NAMED
     if rest > 0:
-        lines = [*lines[:MAX_NAMED_TESTS], f"and {rest} more"]
+        lines = [*lines[:MAX_NAMED], f"and {rest} more"]
     return lines or [f"not resolved: none of {len(instance.fail_to_pass)} tests was judged"]
 
 

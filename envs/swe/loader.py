@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.core.errors import ConfigError, TaskError, boundary
 from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.selection import LeftOut, Selection
@@ -119,7 +119,8 @@ def _whole_or_error(rows: Iterator[object]) -> Iterator[object]:
 
 def _or_error(read: Callable[..., object], *arguments: object) -> object:
     try:
-        return read(*arguments)
+        with boundary(TaskError, "a row"):
+            return read(*arguments)
     except TaskError as error:
         return error
 

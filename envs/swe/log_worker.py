@@ -12,11 +12,12 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, Required, TypedDict
 
 if TYPE_CHECKING:
@@ -99,8 +100,13 @@ def _read(request: LogRequest) -> dict[str, object]:
 def _grade(request: LogRequest) -> dict[str, object]:
     """What swebench reports on a log, and why when it finds no results in it."""
     grading = _swebench("grading")
-    parser, spec = _parser(request), _spec(request)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="replace") as file:
+    spec = _spec(request)
+    cases = [*spec.FAIL_TO_PASS, *spec.PASS_TO_PASS]
+    parser = _with_whole_ids(_parser(request), cases)
+    with (
+        _registered(request["parser"], parser),
+        tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="replace") as file,
+    ):
         file.write(request["log"])
         file.flush()
         statuses, has_results = grading.get_logs_eval(spec, file.name)
@@ -109,7 +115,6 @@ def _grade(request: LogRequest) -> dict[str, object]:
     no_result = (
         "" if has_results else ("contradiction" if parser(request["log"], spec) else "nothing")
     )
-    cases = [*spec.FAIL_TO_PASS, *spec.PASS_TO_PASS]
     keys = {case: grading._resolve_case(case, statuses) for case in cases}
     tests = report.get("tests_status", {})
     failed = {name: tests.get(name, {}).get("failure", []) for name in _LISTS}
@@ -133,6 +138,69 @@ def _parser(request: LogRequest) -> Parser:
                           + ", ".join(sorted(registry)))  # fmt: skip
     parser: Parser = registry[request["parser"]]
     return parser
+
+
+@contextlib.contextmanager
+def _registered(name: str, parser: Parser) -> Iterator[None]:
+    """The parser in the place of swebench's own, which its grading looks up by name."""
+    registry = _swebench("log_parsers").PARSER_REGISTRY
+    own, registry[name] = registry[name], parser
+    try:
+        yield
+    finally:
+        registry[name] = own
+
+
+def _with_whole_ids(parser: Parser, cases: list[str]) -> Parser:
+    """A parser that knows ids with spaces whole, which most parsers cut at the first one.
+
+    A case that is cut itself, as in SWE-bench's own rows, may stand for several tests: it fails
+    where one of them does.
+    """
+    whole, cut = dict[str, list[str]](), set[str]()
+    for case in sorted(cases, key=len, reverse=True):
+        words = case.split()
+        if len(words) > 1:
+            whole.setdefault(words[0], []).append(case)
+        elif case.count("[") > case.count("]"):
+            cut.add(case)
+
+    def parse(log: str, spec: TestSpec) -> dict[str, str]:
+        statuses = dict(parser(log, spec))
+        marks = dict[str, str]()
+        lines = [_marked(line, whole, marks) for line in log.split("\n")]
+        if marks:
+            read = parser("\n".join(lines), spec)
+            statuses |= {case: read[mark] for case, mark in marks.items() if mark in read}
+        for line in log.split("\n") if cut else ():
+            if _status_of(line) in _FAILING:
+                statuses |= dict.fromkeys(cut.intersection(line.split()), "FAILED")
+        return statuses
+
+    return parse
+
+
+def _marked(line: str, whole: Mapping[str, list[str]], marks: dict[str, str]) -> str:
+    """A line with a word of its own in the place of each whole id, kept by the id."""
+    for word in line.split():
+        for case in whole.get(word, ()):
+            found = re.search(rf"(?<!\S){re.escape(case)}(?!\S)", line)
+            if found is not None:
+                mark = marks.setdefault(case, f"\ue000{len(marks)}\ue000")
+                line = line[: found.start()] + mark + line[found.end() :]
+    return line
+
+
+def _status_of(line: str) -> str:
+    """What pytest says of a test on a line, before its id or behind it; may be empty."""
+    words = line.split()
+    if words and words[0] in _STATUSES:
+        return words[0]
+    return next((word for word in words[-3:] if word in _STATUSES), "")
+
+
+_FAILING = frozenset(("FAILED", "ERROR"))
+_STATUSES = _FAILING | {"PASSED", "SKIPPED", "XFAIL", "XPASS"}
 
 
 def _spec(request: LogRequest) -> TestSpec:

@@ -20,6 +20,10 @@ class PatchRefused(Exception):
     """A patch that is not applied, and why; the fault of who wrote it."""
 
 
+class NotApplicable(PatchRefused):
+    """A change to one file that is never applied, such as to a link; the rest of a patch may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class FilePatch:
     """What a patch does to one file."""
@@ -68,6 +72,8 @@ class Patch:
     """A whole patch."""
 
     files: tuple[FilePatch, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """What else the text changes and is not applied, each in words."""
 
     @property
     def paths(self) -> frozenset[str]:
@@ -119,7 +125,7 @@ def mode_of(text: str) -> str:
     """A regular file's mode. A link or submodule would lead out of the repository."""
     if text not in MODES:
         kind = {"120000": "a symbolic link", "160000": "a submodule"}.get(text, f"mode {text!r}")
-        raise PatchRefused(f"the patch makes or changes {kind}, expected regular files")
+        raise NotApplicable(f"the patch makes or changes {kind}, expected regular files")
     return text
 
 
@@ -132,20 +138,30 @@ def index_of(text: str) -> str:
     return text
 
 
-def path_of(text: str, prefix: str) -> str:
+def name_of(text: str) -> str:
+    """A name as it stands in a patch, without git's quotes."""
+    return _unquoted(text) if text.startswith('"') else text
+
+
+def path_of(name: str) -> str:
     """A path inside the repository."""
-    name = _unquoted(text) if text.startswith('"') else text
-    if not name.startswith(prefix):
-        raise PatchRefused(f"got the path {name[:200]!r}, expected it to begin with {prefix!r}")
-    name = name.removeprefix(prefix)
     parts = name.split("/")
     if not name or name.startswith("/") or ".." in parts or posixpath.normpath(name) != name:
         raise PatchRefused(f"the path {name[:200]!r} leads out of the repository")
     if any(_is_git(part) for part in parts):
         raise PatchRefused(f"the path {name[:200]!r} is git's own")
     if any(ord(letter) < 32 or letter == "\x7f" for letter in name):
-        raise PatchRefused(f"the path {name[:200]!r} holds a control character")
+        raise NotApplicable(f"the path {name[:200]!r} holds a control character")
     return name
+
+
+def without_prefixes(old: str, new: str) -> tuple[str, str]:
+    """Both names of a file without what stands in front of them: `a/` and `b/`, `i/` and `w/`, or
+    whatever differs. Where both begin alike nothing does (`--no-prefix`), but for `a/` and `b/`."""
+    old_first, _, old_rest = old.partition("/")
+    new_first, _, new_rest = new.partition("/")
+    is_prefixed = old_first != new_first or old_first in ("a", "b")
+    return (old_rest, new_rest) if is_prefixed and old_rest and new_rest else (old, new)
 
 
 def _is_git(part: str) -> bool:

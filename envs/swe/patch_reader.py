@@ -1,32 +1,50 @@
-"""Reads patches strictly.
+"""Reads patches in two stages: what each file's part says, and which of them can be applied.
 
 What is applied is made from what was understood: text between hunks, headers that name other
-files than the hunks' own, and whatever else two programs could read in two ways is gone.
+files than the hunks' own, and whatever else two programs could read in two ways is gone. A part
+that is understood and never applied (a symbolic link, a nested repository, a binary file, a name
+with a control character) is left out and named; it is read to its end, so that it hides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from clawrl_gym.envs.swe.patch import (
     DEV_NULL,
     HUNK_HEAD,
     FilePatch,
+    NotApplicable,
     Patch,
     PatchRefused,
     index_of,
     mode_of,
+    name_of,
     path_of,
+    without_prefixes,
 )
 
 MAX_PATCH_BYTES = 10_000_000
 MAX_BLANKS_LOST = 3
 """Empty context lines at the end of a patch that whoever trimmed the text may have cut."""
+_RETURNED_HEAD = re.compile(r"^(?:diff --git .*|--- .*\r\n\+\+\+ .*)\r$", re.M)
+_OF_BINARY = re.compile(r"(?:literal|delta) \d+|[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]+|")
+_PREFIXES = frozenset(("a", "b", "c", "i", "o", "w", "1", "2"))
+_BINARY = re.compile(r"Binary files (?P<old>.+) and (?P<new>.+) differ\r?")
 
 
 def parse_patch(text: str) -> Patch:
     """Read git's or plain unified form. Raises PatchRefused for what no patch of text files is."""
+    patch = read_patch(text)
+    if patch.left_out:
+        raise NotApplicable(patch.left_out[0])
+    return patch
+
+
+def read_patch(text: str) -> Patch:
+    """The same, less the files that cannot be applied, which it names."""
     try:
         size = len(text.encode(errors="surrogateescape"))
     except UnicodeEncodeError as error:
@@ -35,12 +53,19 @@ def parse_patch(text: str) -> Patch:
         raise PatchRefused(f"the patch has {size} bytes, at most {MAX_PATCH_BYTES} are taken")
     if "\0" in text:
         raise PatchRefused("the patch holds a NUL, expected text")
+    text = _without_returns(text)
     reader = _PatchLines(text.removesuffix("\n").split("\n") if text.strip() else [])
     files = tuple(reader.files())
     names = [path for file in files for path in file.paths]
     if len(set(names)) != len(names):
         raise PatchRefused("the patch names a file twice")
-    return Patch(files)
+    return Patch(files, tuple(reader.left_out))
+
+
+def _without_returns(text: str) -> str:
+    """A patch whose headers end as lines of Windows do went through a program that made all lines
+    so; in one whose hunks alone do, the files are so."""
+    return text.replace("\r\n", "\n") if _RETURNED_HEAD.search(text) else text
 
 
 @dataclass(slots=True)
@@ -55,6 +80,8 @@ class _Header:
     deleted: bool = False
     copied: bool = False
     index: str = ""
+    problem: str = ""
+    """Why the file is not applied; empty for one that is."""
 
     def take(self, line: str) -> bool:
         """Read one of git's extended lines; False when it is none."""
@@ -62,24 +89,32 @@ class _Header:
         subject, _, value = rest.partition(" ")
         match word, subject:
             case ("old", "mode"):
-                self.old_mode = mode_of(value)
+                self.old_mode = self.read(mode_of, value)
             case ("new", "mode"):
-                self.new_mode = mode_of(value)
+                self.new_mode = self.read(mode_of, value)
             case ("new", "file"):
-                self.created, self.new_mode = True, mode_of(value.removeprefix("mode "))
+                self.created, self.new_mode = True, self.read(mode_of, value.removeprefix("mode "))
             case ("deleted", "file"):
-                self.deleted, self.old_mode = True, mode_of(value.removeprefix("mode "))
+                self.deleted, self.old_mode = True, self.read(mode_of, value.removeprefix("mode "))
             case ("rename" | "copy", "from"):
-                self.old, self.copied = path_of(value, ""), word == "copy"
+                self.old, self.copied = self.read(path_of, name_of(value)), word == "copy"
             case ("rename" | "copy", "to"):
-                self.new = path_of(value, "")
+                self.new = self.read(path_of, name_of(value))
             case ("index", _):
-                self.index = index_of(rest)
+                self.index = self.read(index_of, rest) or ""
             case ("similarity" | "dissimilarity", "index"):
                 pass
             case _:
                 return False
         return True
+
+    def read(self, read: Callable[[str], str], text: str) -> str | None:
+        """What is read; None, and the problem kept, for what is not applied."""
+        try:
+            return read(text)
+        except NotApplicable as problem:
+            self.problem = self.problem or str(problem)
+            return None
 
 
 class _PatchLines:
@@ -88,46 +123,73 @@ class _PatchLines:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0
+        self.left_out: list[str] = []
+        """What is not applied of the files so far."""
 
     def files(self) -> Iterator[FilePatch]:
+        """Those that can be applied."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
+            header, file = _Header(), None
             if line.startswith("diff --git "):
                 self._at += 1
-                yield self._git_file(line.removeprefix("diff --git "))
+                file = self._git_file(line.removeprefix("diff --git "), header)
             elif line.startswith("--- ") and self._ahead(1).startswith("+++ "):
-                yield self._file(_Header(), None)
+                file = self._file(header, None)
             elif HUNK_HEAD.match(line):
                 raise PatchRefused(f"line {self._at + 1} of the patch: a hunk of no file")
             else:
-                self._at += 1  # words before or between files
+                self._take_words(line, header)
+            if header.problem:
+                self.left_out.append(header.problem)
+            elif file is not None:
+                yield file
+
+    def _take_words(self, line: str, header: _Header) -> None:
+        """Pass a line before or between files, unless it tells of a binary one."""
+        self._at += 1
+        if binary := _BINARY.fullmatch(line):
+            header.problem = f"the patch changes the binary file {binary['new'][:200]!r}"
 
     def _ahead(self, lines: int) -> str:
         at = self._at + lines
         return self._lines[at] if at < len(self._lines) else ""
 
-    def _git_file(self, names: str) -> FilePatch:
-        header = _Header()
+    def _git_file(self, names: str, header: _Header) -> FilePatch | None:
         while self._at < len(self._lines) and header.take(self._lines[self._at]):
             self._at += 1
         line = self._ahead(0)
-        if line.startswith(("GIT binary patch", "Binary files ")):
-            raise PatchRefused(f"the patch changes the binary file {names.split()[-1][:200]!r}")
+        if line.startswith("GIT binary patch") or _BINARY.fullmatch(line):
+            header.problem = f"the patch changes the binary file {names.split()[-1][:200]!r}"
+            self._pass_binary()
+            return None
         return self._file(header, names)
 
-    def _file(self, header: _Header, names: str | None) -> FilePatch:
+    def _pass_binary(self) -> None:
+        """Pass what git writes of a binary file: letters and figures, and blank lines."""
+        self._at += 1
+        while self._at < len(self._lines) and _OF_BINARY.fullmatch(self._lines[self._at]):
+            self._at += 1
+
+    def _file(self, header: _Header, names: str | None) -> FilePatch | None:
         hunks: tuple[str, ...] = ()
         if self._ahead(0).startswith("--- ") and self._ahead(1).startswith("+++ "):
-            old, new = self._ahead(0)[4:], self._ahead(1)[4:]
+            sides = _side(self._ahead(0)[4:]), _side(self._ahead(1)[4:])
             self._at += 2
-            self._agree(header, _side(old, "a/"), _side(new, "b/"))
+            first = self._at
             hunks = tuple(self._hunks())
+            if not header.problem:
+                self._agree(header, *_paths(header, *sides, names))
             if not hunks:
-                raise PatchRefused(f"line {self._at} of the patch: a file without a hunk")
-        elif header.old is None and header.new is None:
-            path = _both(names or "")
+                raise PatchRefused(f"line {first} of the patch: a file without a hunk")
+        elif header.old is None and header.new is None and not header.problem:
+            path = header.read(path_of, _both(names or ""))
             header.old = None if header.created else path
             header.new = None if header.deleted else path
+        if header.problem:
+            name = (names or "").split(" ")[-1] or "a file"
+            header.problem = f"{header.problem} ({name[:200]})"
+            return None
         return FilePatch(
             header.old, header.new, header.old_mode, header.new_mode, header.copied,
             header.index, hunks,
@@ -135,6 +197,8 @@ class _PatchLines:
 
     def _agree(self, header: _Header, old: str | None, new: str | None) -> None:
         """Both ways of naming a file must name the same."""
+        if header.problem:
+            return
         renamed = header.old is not None or header.new is not None
         if renamed and (header.old, header.new) != (old, new):
             raise PatchRefused("the patch names one file in two ways")
@@ -176,21 +240,63 @@ class _PatchLines:
             yield "\\ No newline at end of file"
 
 
-def _side(text: str, prefix: str) -> str | None:
-    """The path of a --- or +++ line, without the time that diff writes after a tab."""
+def _side(text: str) -> str | None:
+    """The name on a --- or +++ line, without the time that diff writes after a tab."""
     name = text if text.startswith('"') else text.split("\t")[0]
-    return None if name.rstrip() == DEV_NULL else path_of(name, prefix)
+    return None if name.rstrip() == DEV_NULL else name_of(name)
+
+
+def _paths(
+    header: _Header, old: str | None, new: str | None, names: str | None
+) -> tuple[str | None, str | None]:
+    """The paths that both lines name; None for a side that is /dev/null, or is not applied."""
+    if old is not None and new is not None:
+        if (old, new) != (header.old, header.new):
+            old, new = without_prefixes(old, new)
+    elif names is not None and (both := _halves(names)) is not None:
+        # a side alone does not tell what is in front of it
+        for name, wanted in zip((old, new), both, strict=True):
+            if name is not None and name != wanted:
+                raise PatchRefused(f"the patch names {name!r} and {wanted!r}, expected one file")
+        stripped = without_prefixes(*both)
+        old = None if old is None else stripped[0]
+        new = None if new is None else stripped[1]
+    else:
+        old, new = _without_first(old), _without_first(new)
+    return (
+        None if old is None else header.read(path_of, old),
+        None if new is None else header.read(path_of, new),
+    )
+
+
+def _without_first(name: str | None) -> str | None:
+    """Without a prefix that git is known to write."""
+    first, _, rest = (name or "").partition("/")
+    return rest if name is not None and first in _PREFIXES and rest else name
 
 
 def _both(names: str) -> str:
     """The path of a `diff --git` line that names one file twice."""
-    if names.startswith('"'):
-        end = names.find('" "')
-        first, second = names[: end + 1], names[end + 2 :]
-    else:
-        half = len(names) // 2
-        first, second = names[:half], names[half + 1 :]
-    old, new = path_of(first, "a/"), path_of(second, "b/")
+    halves = _halves(names)
+    old, new = without_prefixes(*halves) if halves is not None else ("", " ")
     if old != new:
         raise PatchRefused(f"cannot tell which file the patch means by {names[:200]!r}")
     return old
+
+
+def _halves(names: str) -> tuple[str, str] | None:
+    """Both names of a `diff --git` line; None where it is not clear where the second begins."""
+    if names.startswith('"'):
+        end = names.find('" ')
+        first, second = names[: end + 1], names[end + 2 :]
+    elif names.endswith('"'):
+        begin = names.find(' "')
+        first, second = names[:begin], names[begin + 1 :]
+    elif names.count(" ") == 1:
+        first, second = names.split(" ")
+    else:
+        half = len(names) // 2
+        first, second = names[:half], names[half + 1 :]
+        if names[half : half + 1] != " ":
+            return None
+    return name_of(first), name_of(second)

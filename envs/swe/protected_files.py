@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch import FilePatch, Patch, PatchRefused
-from clawrl_gym.envs.swe.patch_reader import parse_patch
+from clawrl_gym.envs.swe.patch_reader import parse_patch, read_patch
 
 _TEST_FOLDERS = frozenset(
     ("test", "tests", "spec", "specs", "__tests__", "__mocks__", "__snapshots__")
@@ -42,7 +42,8 @@ _BY_PRODUCTS = re.compile(r"(.*/)?(__pycache__|\.pytest_cache)/.*|.*\.py[co]")
 def without_tests(patch: Patch, instance: Instance) -> Patch:
     """The patch less what it does to protected files. Raises TaskError for a wrong instance."""
     protected = ProtectedFiles.of(instance)
-    return Patch(tuple(file for file in patch.files if not protected.holds(file)))
+    kept = tuple(file for file in patch.files if not protected.holds(file))
+    return Patch(kept, patch.left_out)
 
 
 def own_patch(text: str, instance_id: str, name: str) -> Patch:
@@ -72,8 +73,8 @@ class ProtectedFiles:
     @classmethod
     def of(cls, instance: Instance) -> ProtectedFiles:
         try:
-            gold = parse_patch(instance.patch).paths
-        except PatchRefused:  # some gold patches bring a picture, which no model's patch does
+            gold = read_patch(instance.patch).paths
+        except PatchRefused:
             gold = frozenset()
         tests = own_patch(instance.test_patch, instance.id, "test_patch").paths
         hidden = tuple(posixpath.relpath(path, instance.workdir) for path in instance.hidden)

@@ -92,6 +92,8 @@ class RepositoryChanges:
 
     patch: str
     failure: str = ""
+    left_out: tuple[str, ...] = ()
+    """What git cannot tell the changes of, such as a repository in the repository."""
 
 
 def open_repository(
@@ -152,15 +154,18 @@ def activate(sandbox: Sandbox, timeout_s: float) -> None:
 
 
 def read_changes(repository: Repository, workdir: str, timeout_s: float) -> RepositoryChanges:
-    """The work tree against the base, as a patch of text files.
+    """The work tree against the base, as a patch.
 
-    What stops git from telling is the agent's doing: git worked at the start.
+    Files that git cannot read, and repositories in the repository, are left out. What else stops
+    git from telling is the agent's doing: git worked at the start.
     """
     result = repository.sandbox.exec(
         f"(cd {shlex.quote(workdir)} && {_OWN} {_exclude('$work/r/.git')} && "
         'export GIT_ALTERNATE_OBJECT_DIRECTORIES="$PWD/.git/objects" && '
-        f"{_GIT} read-tree {repository.base} && {_GIT} add -A . >/dev/null && "
+        f"{_GIT} read-tree {repository.base} && "
+        f'{{ {_GIT} add -A --ignore-errors . >/dev/null 2> "$work/said"; [ $? -le 1 ]; }} && '
         f'{_GIT} {_DIFF} {repository.base} > "$work/patch" && '
+        '{ grep "^error: " "$work/said" | head -n 5; true; } && '
         'printf \'%s %s\\n\' "$work/patch" "$(wc -c < "$work/patch")")',
         timeout_s,
     )
@@ -182,7 +187,10 @@ def read_changes(repository: Repository, workdir: str, timeout_s: float) -> Repo
         return RepositoryChanges(
             "", "git could not tell what was changed: its patch cannot be read"
         )
-    return RepositoryChanges(_without_binaries(data.decode(errors="surrogateescape")))
+    left_out = tuple(
+        line.removeprefix("error: ") for line in lines[:-1] if line.startswith("error: ")
+    )
+    return RepositoryChanges(data.decode(errors="surrogateescape"), left_out=left_out)
 
 
 def adopt(instance: Instance, sandbox: Sandbox, timeout_s: float, *, keep_history: bool) -> str:
@@ -272,9 +280,3 @@ def _tree(instance: Instance, output: str) -> str:
     if not _TREE.fullmatch(last):
         raise TaskError(f"instance {instance.id!r}: got {last!r} from git, expected a tree's name")
     return last
-
-
-def _without_binaries(patch: str) -> str:
-    """Files that git cannot show as text are left out: a build or a picture, never a fix."""
-    files = re.split(r"(?m)^(?=diff --git )", patch)
-    return "".join(file for file in files if not re.search(r"(?m)^Binary files ", file))

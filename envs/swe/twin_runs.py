@@ -97,7 +97,7 @@ def _require_told_apart(
     deviating = _deviating(evaluations, patch, script, draw)
     if not deviating:
         return
-    gold = _gold(instance)
+    gold = gold_patch(instance)
     if gold.files and deviating <= _deviating(evaluations, gold, script, draw):
         return
     raise PatchFails(
@@ -132,7 +132,8 @@ def _test_files(evaluations: Evaluations) -> Mapping[str, str]:
     return _prepared[key]
 
 
-def _gold(instance: Instance) -> Patch:
+def gold_patch(instance: Instance) -> Patch:
+    """The patch that solves it; an empty one where there is none that can be applied."""
     try:
         return parse_patch(instance.patch)
     except PatchRefused:  # some gold patches bring a picture

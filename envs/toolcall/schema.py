@@ -1,21 +1,18 @@
 """Arguments of a call, checked: JSON within bounds that fits the tool's schema.
 
-What does not fit is a ToolFailure in words for the model, whatever the model wrote.
+What does not fit is a ToolFailure in words for the model, whatever the model wrote. A schema that
+cannot be read whole (`readable_schema.py`) is checked as far as it can, and never stops a call.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Tool
+from clawrl_gym.envs.toolcall.readable_schema import read_schema, say_once
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
-
-if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
 
 MAX_CHARS = 100_000
 MAX_DEPTH = 32
@@ -32,16 +29,21 @@ def name_of(tool: Tool) -> str:
 
 def check_tool(tool: Tool) -> None:
     """Raises TaskError for a tool whose parameters are no JSON schema."""
-    from jsonschema.exceptions import SchemaError
-
     name = name_of(tool)
-    try:
-        _validator(_key(tool))
-    except SchemaError as error:
+    why = read_schema(_key(tool)).why_unreadable
+    if why:
         raise TaskError(
-            f"the parameters of the tool {name!r} are no JSON schema: "
-            f"{error.message[:_MAX_WORDS_CHARS]}"
-        ) from error
+            f"the parameters of the tool {name!r} are no JSON schema: {why[:_MAX_WORDS_CHARS]}"
+        )
+
+
+def say_what_is_unchecked(tool: Tool) -> None:
+    """Raises TaskError for what is no schema of a tool; of one that cannot be read whole the log
+    says so once."""
+    name = name_of(tool)
+    why = read_schema(_key(tool)).why_unreadable
+    if why:
+        say_once(name, why)
 
 
 def arguments_of(text: str, tool: Tool) -> dict[str, object]:
@@ -106,41 +108,26 @@ def _texts(content: object) -> Iterator[str]:
 
 
 def _check_schema(arguments: dict[str, object], tool: Tool) -> None:
-    from jsonschema.exceptions import best_match
-    from referencing.exceptions import Unresolvable
-
-    try:
-        error = best_match(_validator(_key(tool)).iter_errors(arguments))
-    except Unresolvable as error:
-        raise TaskError(
-            f"the schema of the tool {name_of(tool)!r} points outside of itself: {error}"
-        ) from error
-    if error is not None:
-        where = ".".join(str(part) for part in error.absolute_path)
-        words = f"at {where}: {error.message}" if where else error.message
-        if len(words) > _MAX_WORDS_CHARS:
-            words = words[:_MAX_WORDS_CHARS] + "..."
+    words = read_schema(_key(tool)).first_error(arguments, tool["function"]["name"])
+    if len(words) > _MAX_WORDS_CHARS:
+        words = words[:_MAX_WORDS_CHARS] + "..."
+    if words:
         raise ToolFailure(f"wrong arguments: {words}")
 
 
+def parameters_of(tool: Tool) -> Mapping[str, object]:
+    """A tool's schema of arguments; empty for one that has none."""
+    parameters: object = tool["function"].get("parameters")
+    return parameters if isinstance(parameters, Mapping) else {}
+
+
 def _key(tool: Tool) -> str:
-    return json.dumps(tool["function"].get("parameters") or {}, sort_keys=True)
-
-
-@lru_cache(maxsize=1024)
-def _validator(key: str) -> Validator:
-    """A validator that reads nothing from elsewhere: jsonschema's own would fetch a `$ref`."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-
-    schema = json.loads(key)
-    kind = validator_for(schema, default=Draft202012Validator)
-    kind.check_schema(schema)
-    return kind(schema, registry=Registry())
+    return json.dumps(parameters_of(tool), sort_keys=True, default=str)
 
 
 def _expected(tool: Tool) -> str:
-    parameters = tool["function"].get("parameters") or {}
-    names = parameters.get("required") or list(parameters.get("properties") or {})
-    return ", ".join(names) or "{}"
+    parameters = parameters_of(tool)
+    for names in (parameters.get("required"), parameters.get("properties")):
+        if isinstance(names, list | dict) and names:
+            return ", ".join(map(str, names))
+    return "{}"

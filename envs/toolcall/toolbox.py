@@ -5,6 +5,7 @@ A further toolset is one more line of `TOOLSETS`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,9 +13,11 @@ from clawrl_gym.agents.tool_calls import Call, failure
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.plugins import load
 from clawrl_gym.core.types import Tool
-from clawrl_gym.envs.toolcall.schema import arguments_of, check_tool, name_of
+from clawrl_gym.envs.toolcall.schema import arguments_of, name_of, say_what_is_unchecked
 from clawrl_gym.envs.toolcall.task import ExecutedCall, ToolTask
 from clawrl_gym.envs.toolcall.toolset import SharedToolset, ToolContext, ToolFailure, Toolset
+
+_log = logging.getLogger(__name__)
 
 TOOLSETS: Mapping[str, str] = {
     "bfcl": "clawrl_gym.envs.toolcall.benchmarks.bfcl:make",
@@ -35,6 +38,8 @@ MAX_CALLS = 16
 """Calls that are carried out of one reply."""
 MAX_RESULT_CHARS = 20_000
 _MAX_NAME_CHARS = 100
+_OF_DATA = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What a toolset raises over arguments or data that it did not expect; the machine's are others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,9 @@ class Toolbox:
             result = offer.toolset.call(offer.name, arguments, timeout_s)
         except ToolFailure as why:
             return _failed(call, arguments, str(why))
+        except _OF_DATA as error:
+            _log.exception("the tool %r failed", call.name)
+            return _failed(call, arguments, f"{type(error).__name__}: {error}")
         return ExecutedCall(call, arguments, _cut(result), failed=False)
 
 
@@ -147,7 +155,7 @@ def _offers(toolsets: Mapping[str, Toolset]) -> dict[str, _Offer]:
     offers: dict[str, _Offer] = {}
     for toolset_name, toolset in toolsets.items():
         for schema in toolset.tools():
-            check_tool(schema)
+            say_what_is_unchecked(schema)
             own = name_of(schema)
             name = own if own not in offers else f"{toolset_name}_{own}"
             if name in offers:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.errors import TaskError, boundary
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.browser.network import Allowed
 from clawrl_gym.envs.gui.osworld import Opaque, RawTask
@@ -80,20 +80,24 @@ def _read(path: Path, allow: Sequence[Allowed]) -> tuple[_Read, list[LeftOut]]:
     tasks: _Read = {}
     left_out: list[LeftOut] = []
     contents: dict[str, str] = {}
-    for file in _files(path):
+    for number, file in enumerate(_files(path), 1):
+        if isinstance(file, TaskError):
+            left_out.append(LeftOut(f"{path.name}: entry {number}", str(file)))
+            continue
         name = f"{PREFIX}{file.stem}"
         try:
-            raw = _json(file)
-            name, content = _name(raw, file), _content(raw)
-            lacking = list(dict.fromkeys([*malformed(raw), *missing(raw, file, allow)]))
-            if name in tasks:
-                raise TaskError(f"it is a second task {name!r}, in {file.name}")
-            if lacking:
-                raise TaskError("; ".join(lacking))
-            if content in contents:
-                raise TaskError(f"it asks for the same as {contents[content]!r}")
-            tasks[name] = task_of(name, raw, file, split_of(content)), content
-            contents[content] = name
+            with boundary(TaskError, f"{file}"):
+                raw = _json(file)
+                name, content = _name(raw, file), _content(raw)
+                lacking = list(dict.fromkeys([*malformed(raw), *missing(raw, file, allow)]))
+                if name in tasks:
+                    raise TaskError(f"it is a second task {name!r}, in {file.name}")
+                if lacking:
+                    raise TaskError("; ".join(lacking))
+                if content in contents:
+                    raise TaskError(f"it asks for the same as {contents[content]!r}")
+                tasks[name] = task_of(name, raw, file, split_of(content)), content
+                contents[content] = name
         except TaskError as why:
             left_out.append(LeftOut(str(file) if name in tasks else name, str(why)))
     selection = Selection(len(tasks), tuple(left_out))
@@ -132,11 +136,12 @@ def _all(tasks: _Read, split: Split) -> _Read:
     return {name: (replace(task, split=split), content) for name, (task, content) in tasks.items()}
 
 
-def _files(path: Path) -> Iterator[Path]:
-    """The files of single tasks that a path stands for."""
+def _files(path: Path) -> Iterator[Path | TaskError]:
+    """The files of single tasks that a path stands for, or why an entry of an index names none."""
+    files: list[Path | TaskError]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*.json") if file.is_file())
-        files = [file for file in files if _may_be_task(file)]
+        found = sorted(file for file in path.rglob("*.json") if file.is_file())
+        files = [file for file in found if _may_be_task(file)]
     else:
         raw = _json(path)
         files = [path] if _is_task(raw) else list(_of_index(raw, path))
@@ -157,11 +162,12 @@ def _is_task(raw: Opaque) -> bool:
     return isinstance(raw, dict) and "instruction" in raw
 
 
-def _of_index(raw: Opaque, path: Path) -> Iterator[Path]:
+def _of_index(raw: Opaque, path: Path) -> Iterator[Path | TaskError]:
     for domain, names in raw.items() if isinstance(raw, dict) else ():
         for name in names if isinstance(names, list) else (None,):
             if not all(isinstance(part, str) and NAME.fullmatch(part) for part in (domain, name)):
-                raise TaskError(f"{path}: got {domain!r}: {name!r}, expected names without a path")
+                yield TaskError(f"got {domain!r}: {name!r}, expected names without a path")
+                continue
             places = (path.parent / "examples" / domain, path.parent / domain)
             files = [place / f"{name}.json" for place in places]
             existing = next((file for file in files if file.is_file()), None)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import ConfigError, TaskError
@@ -39,6 +39,9 @@ from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 MAX_TURNS = 30
 _SPLITS: Mapping[str, Split] = {"train": "train", "test": "heldout"}
 _BY_NAME = {tool["function"]["name"]: tool for tool in TOOLS}
+_OF_A_ROW = (TaskError, SyntaxError, LookupError, TypeError, ValueError, AttributeError,
+             RecursionError)  # fmt: skip
+"""What one odd task raises, which is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +134,19 @@ def _open_first(path: Path, is_played: bool) -> TaskTable:
     policy = read_text(path / "wiki.md")
     tasks: dict[str, ToolTask] = {}
     left_out: list[LeftOut] = []
-    for row in _rows(path):
-        reason = _unfit(row)
+    for name, split, call in _rows(path):
+        try:
+            row = _row(name, split, call)
+            reason = _unfit(row)
+            if not reason:
+                tasks[name] = _task(row, data, policy, is_played)
+        except _OF_A_ROW as error:
+            reason = (
+                f"{type(error).__name__}: {error}, expected Task(instruction=, actions=[Action("
+            )
+            reason += "name=, kwargs=)], outputs=) with literal values"
         if reason:
-            left_out.append(LeftOut(row.id, reason))
-        else:
-            tasks[row.id] = _task(row, data, policy, is_played)
+            left_out.append(LeftOut(name, reason))
     selection = Selection(len(tasks), tuple(left_out))
     selection.require_some(str(path))
     return TaskTable(tasks, str(path), selection)
@@ -199,32 +209,40 @@ def _tables(path: Path) -> dict[str, Any]:
     return {table: read_json(file) for table, file in files.items() if file.is_file()}
 
 
-def _rows(path: Path) -> Iterator[_TauTask]:
-    """Lists of `Task(...)` in Python files, whose arguments are literals."""
+def _rows(path: Path) -> Iterator[tuple[str, Split | None, ast.Call]]:
+    """`Task(...)` in Python files, each with its id and its split."""
     names = [name for name in _SPLITS if (path / f"tasks_{name}.py").is_file()]
     if not names:
         raise TaskError(f"{path}: there is no tasks_train.py or tasks_test.py")
     for name in names:
         file = path / f"tasks_{name}.py"
         try:
-            calls = [n for n in ast.walk(ast.parse(read_text(file))) if _is_call(n, "Task")]
-            for number, call in enumerate(calls):
-                keywords = _keywords(call)
-                yield _TauTask(
-                    f"tau-{name}-{number}",
-                    _SPLITS[name] if len(names) > 1 else None,
-                    ast.literal_eval(keywords["instruction"]),
-                    tuple(map(_action, keywords["actions"].elts)),
-                    tuple(map(str, ast.literal_eval(keywords["outputs"]))),
-                )
-        except (SyntaxError, ValueError, KeyError, AttributeError, RecursionError) as error:
+            nodes = list(ast.walk(ast.parse(read_text(file))))
+        except (SyntaxError, ValueError, RecursionError) as error:
             raise TaskError(
-                f"{file}: {type(error).__name__}: {error}, expected a list of Task(instruction=, "
-                "actions=[Action(name=, kwargs=)], outputs=) with literal values"
+                f"{file}: {type(error).__name__}: {error}, expected a list of Task(...) in Python"
             ) from error
+        split = _SPLITS[name] if len(names) > 1 else None
+        for number, call in enumerate(node for node in nodes if _is_call(node, "Task")):
+            yield f"tau-{name}-{number}", split, call
 
 
-def _is_call(node: ast.AST, name: str) -> bool:
+def _row(name: str, split: Split | None, call: ast.Call) -> _TauTask:
+    """Raises some of `_OF_A_ROW` for a task whose arguments are no literals."""
+    keywords = _keywords(call)
+    instruction = ast.literal_eval(keywords["instruction"])
+    if not isinstance(instruction, str) or not instruction.strip():
+        raise ValueError(f"got the instruction {instruction!r}")
+    return _TauTask(
+        name,
+        split,
+        instruction,
+        tuple(map(_action, keywords["actions"].elts)),
+        tuple(map(str, ast.literal_eval(keywords["outputs"]))),
+    )
+
+
+def _is_call(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 

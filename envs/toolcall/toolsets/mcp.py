@@ -1,14 +1,16 @@
 """The toolset of a user's MCP servers, each connected for one episode.
 
-Schemas are offered as the servers list them. A tool's own error, a call that takes too long and a
-refusal are results for the model; a server that dies, hangs or floods is an EnvError.
+Schemas are offered as the servers list them. Whatever becomes of a call is a result for the model:
+a tool's own error, a refusal, a call that takes too long, a server that dies, hangs or floods. Such
+a server is started again at once. Where that fails no tool of it works any more, and the episode's
+grade is an EnvError.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -19,6 +21,7 @@ from clawrl_gym.envs.toolcall.config import McpServerConfig
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.mcp_connection import Connection
+from clawrl_gym.envs.toolcall.toolsets.mcp_repair import LISTED_SCHEMA, say_once
 
 if TYPE_CHECKING:
     import mcp_types
@@ -32,7 +35,10 @@ class McpToolset:
     """The tools of all configured servers. One that cannot be used closes the others."""
 
     def __init__(self, configs: Sequence[McpServerConfig]) -> None:
+        self._configs = {config.name: config for config in configs}
         self._connections: dict[str, Connection] = {}
+        self._lost: dict[str, EnvError] = {}
+        """Servers that could not be started again, and why."""
         try:
             for config in configs:
                 self._connections[config.name] = Connection.open(config)
@@ -48,14 +54,33 @@ class McpToolset:
         if name not in self._offers:
             raise ToolFailure(f"there is no such tool; tools: {', '.join(self._offers)}")
         server, listing = self._offers[name]
-        result = self._connections[server].call(listing.name, dict(arguments), timeout_s)
+        if server in self._lost:
+            raise ToolFailure(f"the server {server!r} of this tool is gone")
+        try:
+            result = self._connections[server].call(listing.name, dict(arguments), timeout_s)
+        except EnvError as error:
+            raise ToolFailure(self._restarted(server, error)) from error
         text = _text(result)
         if result.is_error:
             raise ToolFailure(text or "the tool failed and did not say why")
         return text
 
     def state(self) -> None:
-        """A server's state is its own."""
+        """A server's state is its own. Raises EnvError when a server was lost: what the task asked
+        for could not be done."""
+        for error in self._lost.values():
+            raise error
+
+    def _restarted(self, server: str, error: EnvError) -> str:
+        """Another process or connection in the place of one that failed, in words."""
+        say_once(server, f"a call ended with it: {error}")
+        self._connections[server].close()
+        try:
+            self._connections[server] = Connection.open(self._configs[server])
+        except EnvError as again:
+            self._lost[server] = again
+            return f"the server {server!r} of this tool ended, and does not start again"
+        return f"{error}; it was started again, and what it remembered is lost"
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -92,25 +117,30 @@ def read_servers(servers: Iterable[object]) -> list[McpServerConfig]:
 
 
 def _offers(connections: Mapping[str, Connection]) -> dict[str, tuple[str, mcp_types.Tool]]:
-    """Server and tool by the name that is offered; names that clash get the server's in front."""
-    names = [_name(tool.name) for one in connections.values() for tool in one.tools]
+    """Server and tool by the name that is offered; names that clash get the server's in front, and
+    a number where that is not enough."""
+    names = [name for one in connections.values() for name in {_name(t.name) for t in one.tools}]
     offers: dict[str, tuple[str, mcp_types.Tool]] = {}
     for server, connection in connections.items():
         for tool in connection.tools:
             name = _name(tool.name)
             if names.count(name) > 1:
                 name = _name(f"{server}_{tool.name}")
-            if name in offers:
-                raise EnvError(
-                    f"the MCP server {server!r} lists the tool {tool.name!r} and another one that "
-                    f"would be offered as {name!r} too, expected names that differ"
-                )
-            offers[name] = (server, tool)
+            offers[_free(name, offers)] = (server, tool)
     return offers
 
 
 def _name(name: str) -> str:
     return _NO_NAME.sub("_", name)[:MAX_NAME_CHARS]
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, or with the first number that makes it one of its own."""
+    free, number = name, 2
+    while free in taken:
+        free = f"{name[: MAX_NAME_CHARS - len(str(number)) - 1]}_{number}"
+        number += 1
+    return free
 
 
 def _schema(name: str, listing: mcp_types.Tool) -> Tool:
@@ -119,7 +149,7 @@ def _schema(name: str, listing: mcp_types.Tool) -> Tool:
         "function": {
             "name": name,
             "description": listing.description or "",
-            "parameters": listing.input_schema or {"type": "object", "properties": {}},
+            "parameters": (listing.meta or {})[LISTED_SCHEMA],
         },
     }
 

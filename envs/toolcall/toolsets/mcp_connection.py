@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.toolcall.config import McpServerConfig
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolsets.mcp_repair import say_once
 from clawrl_gym.envs.toolcall.toolsets.mcp_transport import Ending, process_transport
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Connection:
         self._ending = Ending()
         self._client: Client | None = None
         self.tools: list[mcp_types.Tool] = []
-        """As the server lists them."""
+        """As the server lists them, in the form that `mcp_repair.py` gives them."""
         self._loop = _loop()
         self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._stop = asyncio.Event()
@@ -134,7 +135,7 @@ class Connection:
             async with AsyncExitStack() as stack:
                 client = await stack.enter_async_context(_client(self._config, self._ending))
                 self._client = client
-                self.tools = await _list_tools(client)
+                self.tools = await _list_tools(client, self._config.name)
                 self._ready.set_result(None)
                 await self._stop.wait()
         except BaseException as error:
@@ -159,26 +160,38 @@ def _client(config: McpServerConfig, ending: Ending) -> Client:
 def _transport(config: McpServerConfig, ending: Ending) -> Transport:
     if config.command is not None:
         variables = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        return process_transport(config.command, config.args, {**variables, **config.env}, ending)
+        return process_transport(
+            config.name, config.command, config.args, {**variables, **config.env}, ending
+        )
     from clawrl_gym.envs.toolcall.toolsets.mcp_transport import http_transport
 
     assert config.url is not None
-    return http_transport(config.url, config.headers)
+    return http_transport(config.name, config.url, config.headers)
 
 
-async def _list_tools(client: Client) -> list[mcp_types.Tool]:
-    """All pages. Raises ValueError for a list without an end."""
-    tools: list[mcp_types.Tool] = []
-    cursor = None
-    for _ in range(MAX_PAGES):
-        page = await client.list_tools(cursor=cursor)
-        tools += page.tools
-        cursor = page.next_cursor
-        if len(tools) > MAX_TOOLS:
+async def _list_tools(client: Client, server: str) -> list[mcp_types.Tool]:
+    """All pages, or as many as can be read."""
+    from mcp.shared.exceptions import MCPError
+
+    tools: dict[str, mcp_types.Tool] = {}
+    cursors: list[str | None] = [None]
+    while len(cursors) <= MAX_PAGES and len(tools) <= MAX_TOOLS:
+        try:
+            page = await client.list_tools(cursor=cursors[-1])
+        except MCPError as error:
+            if not tools:
+                raise
+            say_once(server, f"a further page of its tools cannot be read: {error.message}")
             break
-        if cursor is None:
-            return tools
-    raise ValueError(f"it lists more than {MAX_TOOLS} tools or {MAX_PAGES} pages")
+        for tool in page.tools:
+            tools.setdefault(tool.name, tool)
+        if page.next_cursor in cursors:
+            break
+        cursors.append(page.next_cursor)
+    else:
+        say_once(server, f"it lists more than {MAX_TOOLS} tools or {MAX_PAGES} pages; the rest is "
+                 "left out")  # fmt: skip
+    return list(tools.values())[:MAX_TOOLS]
 
 
 def _in_words(error: BaseException) -> str:

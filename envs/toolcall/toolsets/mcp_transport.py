@@ -3,7 +3,8 @@
 A process speaks JSON lines on its pipes. Where bubblewrap works, it gets a process namespace (not a
 sandbox: it sees the host's files and network as its user wants it to), so that all it ever started
 ends with it, also when its owner is killed. Elsewhere its process group is killed. Lines that are
-no messages are left out, endless ones and a flood end the connection.
+no messages are left out, endless ones and a flood end the connection. Results that the SDK would
+refuse are repaired on their way (`mcp_repair.py`).
 
 A URL is reached by the SDK's streamable HTTP, without proxies: a key in the headers goes to the
 address that was configured and nowhere else.
@@ -19,12 +20,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from types import TracebackType
 from typing import TYPE_CHECKING
 
+from clawrl_gym.envs.toolcall.toolsets.mcp_repair import read_line, repaired_result, say_once
+
 if TYPE_CHECKING:
+    from typing import Self
+
     import httpx2
     from anyio.abc import ByteReceiveStream, ByteSendStream, ObjectSendStream, Process
-    from mcp.client._transport import TransportStreams
+    from mcp.client._transport import ReadStream, TransportStreams
     from mcp.shared.message import SessionMessage
 
 MAX_LINE_BYTES = 8 * 2**20
@@ -58,7 +64,7 @@ class Ending:
 
 @asynccontextmanager
 async def process_transport(
-    command: str, args: Sequence[str], env: Mapping[str, str], ending: Ending
+    server: str, command: str, args: Sequence[str], env: Mapping[str, str], ending: Ending
 ) -> AsyncIterator[TransportStreams]:
     """Streams of messages from and to a new process. Raises OSError when it cannot start."""
     import anyio
@@ -88,7 +94,7 @@ async def process_transport(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(send)
-        tasks.start_soon(_receive, stdout, to_read, ending)
+        tasks.start_soon(_receive, server, stdout, to_read, ending)
         tasks.start_soon(_keep_stderr, stderr, ending)
         try:
             yield read, write
@@ -118,7 +124,10 @@ def _contains() -> bool:
 
 
 async def _receive(
-    stdout: ByteReceiveStream, to_read: ObjectSendStream[SessionMessage | Exception], ending: Ending
+    server: str,
+    stdout: ByteReceiveStream,
+    to_read: ObjectSendStream[SessionMessage | Exception],
+    ending: Ending,
 ) -> None:
     """Hand on what comes, line by line, until the end or too much."""
     import anyio
@@ -130,7 +139,7 @@ async def _receive(
             ending.unasked_bytes += len(chunk)
             *lines, last = chunk.split(b"\n")
             for line in lines:
-                message = _message(bytes(rest) + line)
+                message = _message(bytes(rest) + line, server)
                 rest.clear()
                 if message is not None:
                     await to_read.send(message)
@@ -143,16 +152,20 @@ async def _receive(
     await to_read.aclose()
 
 
-def _message(line: bytes) -> SessionMessage | None:
-    """The message of a line; None for what is none, such as a stray print."""
+def _message(line: bytes, server: str) -> SessionMessage | None:
+    """A line's message; None for what is none."""
     import mcp_types
     from mcp.shared.message import SessionMessage
 
-    if not line.lstrip().startswith(b"{"):
+    message = read_line(line, server)
+    if message is None:
         return None
     try:
-        return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
+        return SessionMessage(
+            mcp_types.jsonrpc_message_adapter.validate_python(message, by_name=False)
+        )
+    except ValueError as error:
+        say_once(server, f"a message that is none of the protocol's is left out: {error}")
         return None
 
 
@@ -188,7 +201,9 @@ async def _exit(process: Process, timeout_s: float) -> None:
 
 
 @asynccontextmanager
-async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
+async def http_transport(
+    server: str, url: str, headers: Mapping[str, str]
+) -> AsyncIterator[TransportStreams]:
     """Streams of messages from and to the server at the URL."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
@@ -199,8 +214,51 @@ async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[
         transport=_bounded_transport(),
         trust_env=False,
     )
-    async with client, streamable_http_client(url, http_client=client) as streams:
-        yield streams
+    async with client, streamable_http_client(url, http_client=client) as (read, write):
+        yield _RepairedStream(read, server), write
+
+
+class _RepairedStream:
+    """A stream of the SDK's, each result repaired on its way."""
+
+    def __init__(self, stream: ReadStream[SessionMessage | Exception], server: str) -> None:
+        self._stream = stream
+        self._server = server
+
+    @property
+    def last_context(self) -> object:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return self._repaired(await self._stream.receive())
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return self._repaired(await self._stream.__anext__())
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._stream.__aexit__(kind, error, trace)
+
+    def _repaired(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        from mcp_types import JSONRPCResponse
+
+        if not isinstance(item, Exception) and isinstance(item.message, JSONRPCResponse):
+            item.message.result = repaired_result(item.message.result, self._server)
+        return item
 
 
 def _bounded_transport() -> httpx2.AsyncBaseTransport:
