@@ -56,8 +56,8 @@ def user(text: str) -> Message:
 
 
 def kind_of(messages: list[Message], /, **body: Any) -> tuple[TurnKind, str]:
-    stable = TransientBlocks(shipped().transient).removed_from(messages)
-    return KindRules(shipped().kinds).kind_of(stable, body, None)
+    stable = TransientBlocks(shipped().rules.transient).removed_from(messages)
+    return KindRules(shipped().rules.kinds).kind_of(stable, body, None)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,7 +70,7 @@ def test_every_recorded_request_is_what_it_was(name: str) -> None:
 
 
 def test_every_shipped_rule_has_a_recorded_request() -> None:
-    assert {rule.name for rule in shipped().kinds} == {*SIDE.values(), "background"}
+    assert {rule.name for rule in shipped().rules.kinds} == {*SIDE.values(), "background"}
 
 
 @pytest.mark.parametrize("text", STAYS_MAIN)
@@ -111,7 +111,7 @@ def test_the_tool_loop_of_a_side_turn_is_side() -> None:
     ("told", "expected"), [("main", "main"), (" Main ", "main"), ("side", "side"), ("cron", "side")]
 )
 def test_what_the_client_says_wins_over_the_rules(told: str, expected: TurnKind) -> None:
-    kinds = KindRules(shipped().kinds)
+    kinds = KindRules(shipped().rules.kinds)
     probe = [user("Reply with OK. Do not use tools.")]
     assert kinds.kind_of(probe, {}, told) == (expected, "header")
     assert kinds.kind_of(probe, {"turn_type": told}, None) == (expected, "body")
@@ -156,4 +156,4 @@ def test_no_shipped_rule_is_slow_on_a_hostile_text(piece: str) -> None:
 
 
 def test_rules_can_be_left_out() -> None:
-    assert compose("serve", ["live=plain"], ServeConfig).live.kinds == ()
+    assert compose("serve", ["live=plain"], ServeConfig).live.rules.kinds == ()
