@@ -88,7 +88,10 @@ class LiveConfig(Part):
         clients = self.clients.values()
         return ClientRules(
             kinds=(*self.kinds, *(rule for client in clients for rule in client.kinds)),
-            transient=(*self.transient, *(block for client in clients for block in client.transient)),
+            transient=(
+                *self.transient,
+                *(block for client in clients for block in client.transient),
+            ),
             runtime_session=(
                 *self.runtime_session,
                 *(pattern for client in clients for pattern in client.runtime_session),
