@@ -1,4 +1,4 @@
-"""What the real OpenClaw sent, see fixtures/openclaw/README.md."""
+"""What real clients sent: fixtures/openclaw/README.md, and fixtures/clients/README.md for others."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from clawrl_gym.gateway.requests import ChatRequest
 
 FOLDER = Path(__file__).parent / "fixtures" / "openclaw"
 NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))
+CLIENTS = Path(__file__).parent / "fixtures" / "clients"
+CLIENT_NAMES = sorted(
+    str(path.relative_to(CLIENTS).with_suffix("")) for path in CLIENTS.rglob("*.json")
+)
+"""Requests of other releases and other clients: CLIENT-RELEASE/WHAT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +33,8 @@ class Recording:
     """None where it answered with an error."""
 
 
-def recorded(name: str) -> Recording:
-    told = json.loads((FOLDER / f"{name}.json").read_text())
+def recorded(name: str, folder: Path = FOLDER) -> Recording:
+    told = json.loads((folder / f"{name}.json").read_text())
     messages = ChatRequest.model_validate(told["body"]).plain_messages()
     return Recording(told["headers"], told["body"], messages, told.get("reply"))
 

@@ -119,7 +119,7 @@ def test_serving_composes_with_every_option_and_leaves_out_what_a_policy_says_of
     assert (config.learner.schedule, config.learner.checkpoint_every) == ("constant", "auto")
     config = compose("serve", [], ServeConfig)
     assert config.learner.schedule == "inverse", "conf/tuned/tiny_live.yaml"
-    assert config.live.kinds, "the rules of conf/live"
+    assert config.live.rules.kinds, "the rules of conf/live"
     for group, options in groups_of("serve").items():
         judge = [] if group == "judge" else ["judge=feedback"]  # rules take long to compose
         for option in options:

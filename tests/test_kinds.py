@@ -10,8 +10,8 @@ from clawrl_gym.config import KindRule, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Message, TurnKind
-from clawrl_gym.gateway.identify import KindRules, TransientBlocks
-from tests.recordings import NAMES, recorded, shipped
+from clawrl_gym.gateway.identify import Identifier, KindRules, Origin, TransientBlocks
+from tests.recordings import CLIENT_NAMES, CLIENTS, NAMES, recorded, shipped
 
 SIDE = {
     "heartbeat/2": "heartbeat",
@@ -24,6 +24,36 @@ SIDE = {
     "side/slug": "slug",
     "side/title": "title",
     "subagent/3": "subagent",
+    "subagent/4": "async_result",
+}
+SIDE_OF_CLIENTS = {
+    "librechat-3.2/compaction": "compaction",
+    "librechat-3.2/compaction_again": "compaction",
+    "librechat-3.2/title": "title",
+    "open_webui-0.12/autocomplete": "autocomplete",
+    "open_webui-0.12/compaction": "compaction",
+    "open_webui-0.12/emoji": "emoji",
+    "open_webui-0.12/follow_ups": "follow_ups",
+    "open_webui-0.12/image_prompt": "task",
+    "open_webui-0.12/merged_answers": "merged_answers",
+    "open_webui-0.12/queries": "query_generation",
+    "open_webui-0.12/tags": "tags",
+    "open_webui-0.12/title": "title",
+    "open_webui-0.12/tool_selection": "tool_selection",
+    "openclaw-2026.3/cron": "automation",
+    "openclaw-2026.3/heartbeat": "heartbeat",
+    "openclaw-2026.3/subagent": "subagent",
+    "openclaw-2026.3/subagent_result": "async_result",
+    "openclaw-2026.5/heartbeat": "heartbeat",
+    "openclaw-2026.5/subagent": "subagent",
+    "openclaw-2026.5/subagent_result": "async_result",
+    "openclaw-2026.6/heartbeat": "heartbeat",
+    "openclaw-2026.6/subagent": "subagent",
+    "openclaw-2026.6/subagent_result": "async_result",
+    "opencode-1.18/compaction": "compaction",
+    "opencode-1.18/subagent": "subagent",
+    "opencode-1.18/title": "title",
+    "pi-1.6/compaction": "compaction",
 }
 RUNTIME = (
     "\n\nRuntime: agent=main | session=agent:main:{key} | sessionId=s1 | host=laptop | "
@@ -48,7 +78,100 @@ STAYS_MAIN = [
     "Current time: 9 AM (UTC)\nReference UTC: 2026-11-21 08:25 UTC\nWhich zone am I in?",
     "I read about Runtime: agent=main | session=agent:main:cron:1 | sessionId=1 | host=x",
     "A subagent said: [Subagent Context] You are running as a subagent (depth 1/5).",
+    "what does 'reply HEARTBEAT_OK' mean?",
+    "Write me a heartbeat prompt that says when to reply HEARTBEAT_OK",
+    "Add this to my notes: If nothing needs attention, reply HEARTBEAT_OK.",
+    'My bot was told "Read HEARTBEAT.md. If nothing needs attention, reply HEARTBEAT_OK."',
+    "Read HEARTBEAT.md if it exists and tell me what is wrong with it.",
+    "Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK. Why so?",
+    "A new session was started via /new or /reset. What happened to my old one?",
+    "A new session was started via /new or /reset. Run your Session Startup sequence. - what is it?",
+    "A new session was started via /new or /reset.",
+    "Pre-compaction memory flush. Store durable memories only in memory/x.md. What is this?",
+    "Pre-compaction memory flush. If nothing to store, reply with NO_REPLY.\nExplain that line.",
+    "[cron:7f3b2c1a-1111-2222-3333-444455556666 Morning brief] is in my log, please explain",
+    "[Subagent Context] You are running as a subagent (depth 1/1). I found that in a log.",
+    "[Subagent Task]: count the files. Is that how OpenClaw writes it?",
+    "An async command you ran earlier has completed. Did you see its output?",
+    "A scheduled reminder has been triggered, my phone says. Which one was it?",
+    "A background task completed. Use this result to write my report: 12 files.",
+    "OpenClaw runtime context (internal): what is that?",
+    "[Inter-session message] sourceSession=a isUser=false - why do I get this?",
+    "System: [2026-03-13 08:41:00 UTC] Exec finished\n\nIs my build done?",
+    "### Task:\nWrite an essay about tags and titles.\n### Output:\nThree paragraphs.",
+    '### Task:\nGive me JSON: { "title": "x" }',
+    "Summarise this for me:\n<chat_history>\nUSER: hi\nASSISTANT: hello\n</chat_history>",
+    "You are a title generator. Give my song a title.",
+    "Generate a title for this conversation: it was about eggs.",
+    "Provide a concise, 5-word-or-less title for my thesis on compilers.",
+    "Analyze this conversation and provide advice:\n\nAnna: hi\nBen: go away",
+    "Hold on, before you continue I need you to write me a checkpoint of what we agreed.",
+    "Your task is to reflect on my week. Message: ```busy```",
+    "Summarize the conversation so far in three lines.",
+    "Current time: what is it in Lisbon?",
 ]
+"""Questions, quotes and wishes of people that hold words of clients."""
+UTC_3 = (
+    "\nCurrent time: Friday, March 13th, 2026 \u2014 9:41 AM (Europe/Berlin) / 2026-03-13 08:41 UTC"
+)
+UTC_6 = "\nCurrent time: Friday, March 13th, 2026 - 9:41 AM (Europe/Berlin)\nReference UTC: 2026-03-13 08:41 UTC"
+STARTUP = "A new session was started via /new or /reset"
+JOB = "[cron:7f3b2c1a-1111-2222-3333-444455556666 Morning brief] Summarize overnight mail."
+OTHER_WORDINGS = {
+    # Heartbeats in words of an owner's own, of tasks, and with events before them.
+    "heartbeat": [
+        "Check my inbox." + UTC_3,
+        "Schau in meine Mails. Gibt es etwas Dringendes?" + UTC_3,
+        "Check my inbox." + UTC_6,
+        "Look at the calendar. If there is nothing to do, reply HEARTBEAT_OK.",
+        "Look after the house.\nOtherwise reply with exactly HEARTBEAT_OK",
+        "Run the following periodic tasks (only those due based on their intervals):\n\n- mail: look\n\n"
+        "After completing all due tasks, reply HEARTBEAT_OK.",
+        "System: [2026-03-13 08:41:00 UTC] Backup finished\n\nRead HEARTBEAT.md if it exists. If "
+        "nothing needs attention, reply HEARTBEAT_OK." + UTC_3,
+        "Read HEARTBEAT.md if it exists (workspace context). Follow it strictly. If nothing needs "
+        "attention, reply HEARTBEAT_OK.\nWhen reading HEARTBEAT.md, use workspace file /w/HEARTBEAT.md.",
+    ],
+    "greeting": [
+        f"{STARTUP}. Run your Session Startup sequence - read the required files before responding.",
+        f"{STARTUP}. Execute your Session Startup sequence now. Then greet the user." + UTC_6,
+        f"{STARTUP}. Greet the user in your configured persona, if one is provided. Be yourself.",
+        f"{STARTUP} while bootstrap is still pending for this workspace. Please read BOOTSTRAP.md "
+        "from the workspace now and follow it before replying normally.",
+        f"[Fri 2026-03-13 08:41 UTC] {STARTUP}. Run your Session Startup sequence." + UTC_3,
+    ],
+    "automation": [
+        JOB + UTC_3,
+        JOB + UTC_6,
+        JOB + UTC_3 + "\n\nReturn your summary as plain text; it will be delivered automatically.",
+        "SECURITY NOTICE: a mail follows.\n<<<mail>>>"
+        + UTC_6
+        + "\n\nReturn your response as plain "
+        "text; it will be delivered automatically.",
+    ],
+    "async_result": [
+        "An async command you ran earlier has completed. The result is shown in the system messages "
+        "above. Please relay the command output to the user in a helpful way.",
+        "An async command you ran earlier has completed. The command completion details are:\n\nok",
+        "[Fri 2026-03-13 08:41 UTC] An async command the user already approved has completed.\nDo not "
+        "run the command again.\n\nExact completion details:\nok",
+        "A scheduled reminder has been triggered. The reminder content is:\n\nTea\n\nPlease relay it.",
+        "[Internal task completion event]\nsource: subagent\nsession_key: x",
+    ],
+    "memory_flush": [
+        "Pre-compaction memory flush. Store durable memories now (use memory/2026-01-02.md; create "
+        "memory/ if needed). If nothing to store, reply with NO_REPLY.",
+        "Pre-compaction memory flush. Store durable memories only in memory/2026-03-13.md. If nothing "
+        "to store, reply with NO_REPLY." + UTC_3,
+    ],
+    "subagent": [
+        "[Subagent Context] You are running as a subagent (depth 2/3). Results auto-announce.\n\n"
+        "[Subagent Context] This subagent session is persistent.\n\n[Subagent Task]: What is 2+2?",
+        "[Subagent Context] You are running as a subagent (depth 1/1). Wait.\n\nBegin. Your assigned "
+        "task is in the system prompt.",
+    ],
+}
+"""What OpenClaw of releases in between writes, and owners who chose their own words."""
 
 
 def user(text: str) -> Message:
@@ -56,8 +179,8 @@ def user(text: str) -> Message:
 
 
 def kind_of(messages: list[Message], /, **body: Any) -> tuple[TurnKind, str]:
-    stable = TransientBlocks(shipped().transient).removed_from(messages)
-    return KindRules(shipped().kinds).kind_of(stable, body, None)
+    stable = TransientBlocks(shipped().rules.transient).removed_from(messages)
+    return KindRules(shipped().rules.kinds).kind_of(stable, body, None)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,8 +192,92 @@ def test_every_recorded_request_is_what_it_was(name: str) -> None:
     assert kind_of(request.messages, **request.body) == expected
 
 
-def test_every_shipped_rule_has_a_recorded_request() -> None:
-    assert {rule.name for rule in shipped().kinds} == {*SIDE.values(), "background"}
+@pytest.mark.parametrize("name", CLIENT_NAMES)
+def test_every_request_of_other_clients_and_releases_is_what_it_was(name: str) -> None:
+    request = recorded(name, CLIENTS)
+    origin = Origin(headers=request.headers)
+    identity = Identifier(shipped()).identify(request.messages, request.body, origin)
+    side = SIDE_OF_CLIENTS.get(name)
+    assert (identity.kind, identity.rule) == (("side", side) if side else ("main", ""))
+
+
+def test_every_shipped_rule_has_a_request() -> None:
+    told = {*SIDE.values(), *SIDE_OF_CLIENTS.values(), *OTHER_WORDINGS, "background"}
+    untold = {"summary", "agent_description"}
+    assert {rule.name for rule in shipped().rules.kinds} == told | untold
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"), [(rule, text) for rule, texts in OTHER_WORDINGS.items() for text in texts]
+)
+def test_other_releases_and_wordings_are_side_turns(rule: str, text: str) -> None:
+    system: Message = {"role": "system", "content": "You are a personal assistant."}
+    tools = [{"type": "function", "function": {"name": "read"}}]
+    reply: Message = {"role": "assistant", "content": "ok"}
+    assert kind_of([system, user(text)], tools=tools) == ("side", rule)
+    if rule != "subagent":  # which is a session of its own
+        assert kind_of([user("hi"), reply, user(text)], tools=tools) == ("side", rule)
+        assert kind_of([user(text), reply, user("thanks")], tools=tools) == ("main", "")
+
+
+def test_a_wakeup_that_is_told_by_its_channel_alone() -> None:
+    system: Message = {
+        "role": "system",
+        "content": "Be kind.\n## Runtime\nRuntime: agent=main | host=h | channel=heartbeat | thinking=off",
+    }
+    assert kind_of([system, user("anything")]) == ("side", "heartbeat")
+    chat: Message = {"role": "system", "content": str(system["content"]).replace("=heart", "=web")}
+    assert kind_of([chat, user("anything")]) == ("main", "")
+
+
+@pytest.mark.parametrize(("key", "rule"), [("cron", "automation"), ("subagent", "subagent")])
+def test_a_session_key_in_the_system_message_tells_its_run(key: str, rule: str) -> None:
+    line = (
+        f"Be kind.\nRuntime: agent=main | session=agent:main:{key}:7f3b | sessionId=7f3b | host=h"
+    )
+    assert kind_of([{"role": "system", "content": line}, user("do it")]) == ("side", rule)
+
+
+@pytest.mark.parametrize(
+    ("system", "rule"),
+    [
+        ("You are a title generator. You output ONLY a thread title.", "title"),
+        ("Generate a concise Discord thread title (3-6 words). Return only the title.", "title"),
+        ("Generate a very short topic label (2-4 words) for this chat.", "title"),
+        ("You are a context summarization agent. You are given a conversation.", "compaction"),
+        ("You are a helpful AI assistant tasked with summarizing conversations.", "compaction"),
+        (
+            "Summarize what was done in this conversation. Write like a pull request description.",
+            "summary",
+        ),
+        ("You are an elite AI agent architect specializing in agents.", "agent_description"),
+    ],
+)
+def test_a_system_message_without_tools_tells_what_is_asked(system: str, rule: str) -> None:
+    messages: list[Message] = [{"role": "system", "content": system}, user("an egg")]
+    assert kind_of(messages) == ("side", rule)
+    assert kind_of(messages, tools=[{}]) == ("main", ""), "an agent at work"
+
+
+def test_a_subagents_header_makes_a_side_turn_unless_the_client_says_otherwise() -> None:
+    identifier = Identifier(shipped())
+
+    def told(**headers: str) -> tuple[TurnKind, str]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        identity = identifier.identify([user("look")], {}, Origin(headers=named))
+        return identity.kind, identity.rule
+
+    assert told(X_Parent_Session_Id="ses_1") == ("side", "subagent")
+    assert told(X_Parent_Session_Id="ses_1", X_Turn_Type="main") == ("main", "header")
+    assert told(X_Session_Affinity="ses_1") == ("main", "")
+
+
+def test_an_owner_adds_a_client_beside_the_shipped_ones() -> None:
+    rule = r"live.clients.mine.kinds=[{name: nightly, last_user: '\ANightly report\b'}]"
+    rules = compose("serve", [rule], ServeConfig).live.rules
+    kinds = KindRules(rules.kinds)
+    assert kinds.kind_of([user("Nightly report, please")], {}, None) == ("side", "nightly")
+    assert kinds.kind_of([user(JOB + UTC_3)], {}, None) == ("side", "automation")
 
 
 @pytest.mark.parametrize("text", STAYS_MAIN)
@@ -111,7 +318,7 @@ def test_the_tool_loop_of_a_side_turn_is_side() -> None:
     ("told", "expected"), [("main", "main"), (" Main ", "main"), ("side", "side"), ("cron", "side")]
 )
 def test_what_the_client_says_wins_over_the_rules(told: str, expected: TurnKind) -> None:
-    kinds = KindRules(shipped().kinds)
+    kinds = KindRules(shipped().rules.kinds)
     probe = [user("Reply with OK. Do not use tools.")]
     assert kinds.kind_of(probe, {}, told) == (expected, "header")
     assert kinds.kind_of(probe, {"turn_type": told}, None) == (expected, "body")
@@ -156,4 +363,4 @@ def test_no_shipped_rule_is_slow_on_a_hostile_text(piece: str) -> None:
 
 
 def test_rules_can_be_left_out() -> None:
-    assert compose("serve", ["live=plain"], ServeConfig).live.kinds == ()
+    assert compose("serve", ["live=plain"], ServeConfig).live.rules.kinds == ()

@@ -417,7 +417,7 @@ def signs_in(messages: list[Message]) -> set[str]:
 
 def key_of(turn: Turn) -> bytes:
     """The same for turns that nothing tells apart."""
-    stable = TransientBlocks(warm().transient).removed_from(turn.messages)
+    stable = TransientBlocks(warm().rules.transient).removed_from(turn.messages)
     return Branch.of([*stable, turn.reply]).leaf
 
 

@@ -19,7 +19,7 @@ def user(text: str) -> Message:
 
 
 def stable(*messages: Message) -> list[Message]:
-    return TransientBlocks(shipped().transient).removed_from(list(messages))
+    return TransientBlocks(shipped().rules.transient).removed_from(list(messages))
 
 
 def test_a_message_that_held_nothing_else_is_gone() -> None:

@@ -31,6 +31,20 @@ class KindRule(Part):
     """The request offers no tools."""
 
 
+class ClientRules(Part):
+    """What one client writes and asks for itself."""
+
+    kinds: tuple[KindRule, ...] = ()
+    """Side turns; the first rule that holds names the turn, else it is `main`."""
+    transient: tuple[str, ...] = ()
+    """Blocks that the client adds to user messages for one request only and does not keep: regular
+    expressions, a block's two ends with `.*?` between them."""
+    runtime_session: tuple[str, ...] = ()
+    """Regular expressions whose first group is a session id that it writes into a message."""
+    subagent_headers: tuple[str, ...] = ()
+    """Headers that only requests of its subagents have; such a request is a side turn."""
+
+
 class LiveConfig(Part):
     """Live sessions."""
 
@@ -58,13 +72,32 @@ class LiveConfig(Part):
     """Train on replies that the token limit cut off."""
     warm_sessions: int = Field(512, ge=1)
     """Idle sessions whose turns stay in memory; others are read again when they return."""
+    clients: dict[str, ClientRules] = Field(default_factory=dict)
+    """Rules by client, all of which hold: nobody says which client a request comes from. Shipped
+    are those of `conf/live/`; `live.clients.NAME.kinds=[...]` adds a client of your own."""
     kinds: tuple[KindRule, ...] = ()
-    """Side turns; the first rule that holds names the turn, else it is `main`."""
+    """Rules of side turns that are tried before those of `live.clients`."""
     transient: tuple[str, ...] = ()
-    """Blocks that clients add to user messages for one request only and do not keep: regular
-    expressions, a block's two ends with `.*?` between them."""
+    """Transient blocks besides those of `live.clients`."""
     runtime_session: tuple[str, ...] = ()
-    """Regular expressions whose first group is a session id that a client writes into a message."""
+    """Expressions of session ids that are tried before those of `live.clients`."""
+
+    @property
+    def rules(self) -> ClientRules:
+        """The rules of all clients together."""
+        clients = self.clients.values()
+        return ClientRules(
+            kinds=(*self.kinds, *(rule for client in clients for rule in client.kinds)),
+            transient=(
+                *self.transient,
+                *(block for client in clients for block in client.transient),
+            ),
+            runtime_session=(
+                *self.runtime_session,
+                *(pattern for client in clients for pattern in client.runtime_session),
+            ),
+            subagent_headers=tuple(name for client in clients for name in client.subagent_headers),
+        )
 
     @property
     def hours(self) -> tuple[time, time] | None:

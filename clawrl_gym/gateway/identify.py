@@ -12,8 +12,9 @@ the same request before, else one whose reply waits for an answer, else the last
 
 Kind: only main turns get next states, verdicts and gradients; side turns are what a client requests
 for itself. What the client says comes first (the header `X-Turn-Type`, then `turn_type` in the
-body: `main`, and everything else is side); then the rules of `live.kinds`, of which the first that
-holds names the turn; then it is main.
+body: `main`, and everything else is side); then the rules of `live.kinds` and `live.clients`, of
+which the first that holds names the turn; then a header that only a client's subagents send; then
+it is main.
 
 What a client adds to a conversation for one request only, and does not keep, is left out where
 conversations are matched and from next states. What is recorded of a request, and what the policy
@@ -85,10 +86,12 @@ class Identifier:
 
     def __init__(self, config: LiveConfig) -> None:
         """Raises ConfigError for rules and patterns that cannot be used."""
-        self.transient = TransientBlocks(config.transient)
-        self._kinds = KindRules(config.kinds)
+        rules = config.rules
+        self.transient = TransientBlocks(rules.transient)
+        self._kinds = KindRules(rules.kinds)
+        self._subagent_headers = {name.lower() for name in rules.subagent_headers}
         key = "live.runtime_session"
-        self._runtime = [_compiled(pattern, key) for pattern in config.runtime_session]
+        self._runtime = [_compiled(pattern, key) for pattern in rules.runtime_session]
         if any(pattern.groups == 0 for pattern in self._runtime):
             raise ConfigError(f"{key}: got a pattern without a group, expected the id in one")
         self._index = SessionIndex()
@@ -99,6 +102,8 @@ class Identifier:
         lasting = self.transient.removed_from(messages)
         branch = Branch.of(lasting, _whose(origin.user, body.get("user")))
         kind, rule = self._kinds.kind_of(lasting, body, lowercase.get("x-turn-type"))
+        if not rule and not self._subagent_headers.isdisjoint(lowercase):
+            kind, rule = "side", "subagent"
         is_retry = _is_retry(lowercase)
         named = _explicit_id(origin.path_id, lowercase, body) or self._by_runtime_line(branch)
         if named is not None:

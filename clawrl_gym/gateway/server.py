@@ -99,7 +99,7 @@ class Gateway:
         self._policies = policies
         self._model_name = model_name
         self._admission = Admission(config, self.key, users)
-        transient = TransientBlocks(live.transient)
+        transient = TransientBlocks(live.rules.transient)
         self._responders = responders = Responders(transient.removed_from)
         self._films = Films(self._admission, store, films, on_film)
         hooks = _cleaning_up(hooks or Hooks(), responders, policies, self._films)
