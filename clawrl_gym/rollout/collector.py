@@ -32,7 +32,6 @@ from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
 
-
 UNTRAINABLE = "samples/untrainable_turns"
 """Counter of turns that were sampled otherwise than the learner computes."""
 
