@@ -26,7 +26,7 @@ from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.judge.verdicts import VerdictMaker
-from clawrl_gym.rollout.collector import Collector, Judging
+from clawrl_gym.rollout.collector import UNTRAINABLE, Collector, Judging
 from clawrl_gym.rollout.control import Substitution
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
@@ -148,6 +148,18 @@ async def test_infrastructure_failures_and_interrupted_turns_are_not_judged(stor
     assert len(samples) == 2
     assert len(judge.cases) == 2
     assert await store.verdicts_of("c") == await store.verdicts_of("d") == {}
+
+
+async def test_an_episodes_untrainable_turns_make_no_sample_and_are_counted(store: Store) -> None:
+    judge = ScriptedJudge()
+    good, bad = [await played(store, name, float(name == "a"), "x") for name in "ab"]
+    cold = await played(store, "c", 1.0, "x", "x", untrainable="temperature", temperature=0.0)
+    whole = collector(store, judge)
+    await whole.add(Group(0, TASK, [good, bad, cold], version=0))
+    batch = await whole.batch(0, 0)
+    assert {sample.session_id for sample in batch.samples} == {"a", "b"}
+    assert len(judge.cases) == 2
+    assert whole.counters[UNTRAINABLE] == 2
 
 
 async def test_what_a_terminal_shows_is_no_persons_word_and_a_persons_word_is_no_result(

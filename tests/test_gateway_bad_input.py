@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.gateway.admission import TokenBucket
+from clawrl_gym.gateway.request_fields import REFUSED
 from tests.gateway_rig import HELLO, Bench, parse_events, user
 from tests.waiting import PATIENCE_S, until
 
@@ -244,8 +245,9 @@ async def test_more_open_sessions_than_allowed_are_refused(tmp_path: Path) -> No
     await bench.stop()
 
 
+ANY_TEXT = st.text(st.characters(), max_size=20)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXT,
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
     ),
@@ -258,7 +260,8 @@ def mostly(right: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.integers(0, 11).flatmap(lambda n: JSON if n == 0 else right)
 
 
-TEXT = st.text(max_size=20)
+TEXT = st.text(st.characters(), max_size=20)
+"""With halves of surrogate pairs, which clients send as escapes."""
 FUNCTION = st.fixed_dictionaries(
     {"name": mostly(st.text(min_size=1, max_size=9))},
     optional={"arguments": mostly(st.sampled_from(["{}", '{"a": 1}', '{"a', "[]", ""]))},
@@ -267,7 +270,10 @@ CALL = st.fixed_dictionaries(
     {"function": mostly(FUNCTION)},
     optional={"id": mostly(TEXT), "type": mostly(st.just("function"))},
 )
-PART = st.fixed_dictionaries({"type": mostly(st.just("text")), "text": mostly(TEXT)})
+PART = st.fixed_dictionaries(
+    {"type": mostly(st.sampled_from(["text", "text", "refusal", "thinking", "document", "file"]))},
+    optional={name: mostly(TEXT) for name in ("text", "refusal", "thinking", "source", "content")},
+)
 MESSAGE = st.fixed_dictionaries(
     {"role": mostly(st.sampled_from(["system", "developer", "user", "assistant", "tool"]))},
     optional={
@@ -293,22 +299,40 @@ WISHES: dict[str, st.SearchStrategy[Any]] = {
     "session_done": mostly(st.booleans() | st.just("yes")),
     "user": JSON,
     "metadata": JSON,
+    "top_k": mostly(st.integers(-1, 5)),
+    "min_p": mostly(st.floats(0, 1)),
+    "presence_penalty": mostly(st.floats(-2, 2)),
+    "logit_bias": mostly(st.dictionaries(st.integers(0, 9).map(str), st.floats(-9, 9))),
+    "stop_token_ids": mostly(st.lists(st.integers(0, 9), max_size=3)),
+    "bad_words": mostly(st.lists(st.text(min_size=1, max_size=4), max_size=2)),
+    "min_tokens": mostly(st.integers(0, 9)),
+    "ignore_eos": mostly(st.booleans()),
+    "nobody_knows": JSON,
 }
+NOT_OFFERED: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.dictionaries(
+    st.sampled_from(sorted(REFUSED)), JSON, max_size=1
+)
 TOOLS: dict[str, st.SearchStrategy[Any]] = {
     "max_completion_tokens": mostly(st.integers(1, 64)),
     "tools": mostly(st.lists(CALL, max_size=3)),
     "tool_choice": mostly(st.sampled_from(["auto", "none"])),
     "parallel_tool_calls": mostly(st.booleans()),
     "chat_template_kwargs": mostly(st.dictionaries(TEXT, JSON, max_size=2)),
-    "response_format": JSON,
+    "reasoning_effort": mostly(st.sampled_from(["none", "high"])),
+    "documents": mostly(st.lists(st.dictionaries(TEXT, TEXT, max_size=2), max_size=2)),
 }
-CHATS = st.fixed_dictionaries(
-    {"messages": mostly(st.lists(MESSAGE, min_size=1, max_size=4))}, optional=WISHES | TOOLS
+CHATS = st.builds(
+    lambda chat, others: chat | others,
+    st.fixed_dictionaries(
+        {"messages": mostly(st.lists(MESSAGE, min_size=1, max_size=4))}, optional=WISHES | TOOLS
+    ),
+    NOT_OFFERED,
 )
 PROMPT = st.text(min_size=1, max_size=20) | st.lists(st.integers(0, 9), min_size=1, max_size=5)
-TEXTS = st.fixed_dictionaries(
-    {"prompt": mostly(PROMPT)},
-    optional={**WISHES, "echo": mostly(st.just(False)), "best_of": mostly(st.just(1))},
+TEXTS = st.builds(
+    lambda text, others: text | others,
+    st.fixed_dictionaries({"prompt": mostly(PROMPT)}, optional=WISHES),
+    NOT_OFFERED,
 )
 OPINIONS = st.fixed_dictionaries(
     {"session_id": mostly(st.sampled_from(["s1", "other"]))},
@@ -367,10 +391,13 @@ class Live:
         self.loop.run_until_complete(self.bench.stop())
         self.loop.close()
 
-    def ask(self, path: str, body: Any, headers: dict[str, str]) -> tuple[int, bytes]:
-        async def ask() -> tuple[int, bytes]:
+    def ask(self, path: str, body: Any, headers: dict[str, str]) -> tuple[int, bytes, list[str]]:
+        """Status, body, and what the client is told of as having no effect."""
+
+        async def ask() -> tuple[int, bytes, list[str]]:
             async with self.bench.http.post(path, json=body, headers=headers) as answer:
-                return answer.status, await answer.read()
+                named = answer.headers.get("X-Without-Effect", "")
+                return answer.status, await answer.read(), named.split(", ")
 
         return self.loop.run_until_complete(ask())
 
@@ -390,7 +417,7 @@ def test_no_request_of_the_apis_form_is_answered_by_a_500(
     live: Live, request: tuple[str, Any], headers: dict[str, str]
 ) -> None:
     path, body = request
-    status, raw = live.ask(path, body, headers)
+    status, raw, named = live.ask(path, body, headers)
     assert status in (200, 400, 404, 409, 429), raw
     if status == 200 and raw.startswith(b"data:"):
         assert parse_events(raw)[-1] == "[DONE]", raw
@@ -401,6 +428,10 @@ def test_no_request_of_the_apis_form_is_answered_by_a_500(
         assert error["message"]
         assert set(error) == {"message", "type", "param", "code"}
     assert live.bench.gateway.stats.failed == 0
+    if status == 200 and path.endswith("completions"):
+        assert "nobody_knows" in named or body.get("nobody_knows") is None
+        for name in REFUSED.keys() & body.keys():
+            assert body[name] in (None, *REFUSED[name].neutral), "refused or neutral"
 
 
 @settings(

@@ -271,6 +271,8 @@ async def test_feedback_after_the_session_ended_makes_its_sample(store: Store) -
         ({"logprobs_T": [None, None]}, "no known log-prob"),
         ({"sampled_ids_T": [], "logprobs_T": [], "versions_T": []}, "no known log-prob"),
         ({"prompt_ids_T": []}, "no prompt"),
+        ({"untrainable": "top_p"}, "sampled with top_p"),
+        ({"untrainable": "temperature top_k"}, "sampled with temperature top_k"),
     ],
 )
 async def test_such_turns_are_never_trained_on_whatever_is_said(
@@ -284,6 +286,14 @@ async def test_such_turns_are_never_trained_on_whatever_is_said(
         assert await live.batch() == []
         assert live.collector.counters[f"turns/{why}"] == 2
     assert await store.judged_without_sample() == []
+
+
+async def test_a_sample_keeps_the_temperature_that_its_turn_was_sampled_at(store: Store) -> None:
+    async with collecting(store) as live:
+        turn = await stored(store, a_turn(temperature=0.4), user("that's wrong"))
+        await live.judged(turn, -1)
+        (sample,) = await live.batch()
+        assert sample.temperature == 0.4
 
 
 async def test_truncated_replies_are_trained_on_when_that_is_wanted(store: Store) -> None:

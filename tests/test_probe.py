@@ -64,6 +64,21 @@ class Counted(Held):
         return super().step(action)
 
 
+class TooLong(Fine):
+    def reset(self, *, seed=None, options=None):
+        return "x" * 50_000_000, {}
+
+
+class TooLongLater(Fine):
+    def step(self, action):
+        return "x" * 50_000_000, 1.0, True, False, {}
+
+
+class HalfCharacters(Fine):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0] + " caf\\udce9.txt", {}
+
+
 class Shared(Held):
     tasks = {"train": ["a", "b"], "heldout": ["b"]}
 
@@ -214,11 +229,17 @@ async def test_one_without_splits_is_told_so() -> None:
         ("Quits", "raised SystemExit(3), which ends processes"),
         ("BadFinish", "finish: got a reward None, expected a finite number"),
         ("Nowhere", "module 'probed' has no 'Nowhere'"),
+        ("TooLong", "reset: an observation has 50,000,000 characters, expected at most 4,194,304"),
+        ("TooLongLater", "step: an observation has 50,000,000 characters"),
     ],
 )
 async def test_what_breaks_the_contract_is_a_line(name: str, problem: str) -> None:
     findings = await findings_of(name)
     assert problem in "\n".join(findings.problems)
+
+
+async def test_half_characters_in_an_observation_are_no_obstacle() -> None:
+    assert (await findings_of("HalfCharacters")).problems == []
 
 
 @pytest.mark.parametrize(

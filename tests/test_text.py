@@ -153,11 +153,12 @@ async def test_a_conversation_with_half_a_pair_goes_on(tmp_path: Path, place: st
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "1", "content": half},
         ]
-    fields: dict[str, Any] = {
+    of_places: dict[str, dict[str, Any]] = {
         "tools": {"tools": [{"type": "function", "function": {"name": "f", "description": half}}]},
         "stop": {"stop": [half]},
         "metadata": {"metadata": {half: half}},
-    }.get(place, {})
+    }
+    fields = of_places.get(place, {})
     bench = Bench(tmp_path)
     await bench.start()
     before = replacements.counts()["client"]

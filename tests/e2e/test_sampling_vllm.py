@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clawrl_gym.core.errors import PolicyError, RequestError
+from clawrl_gym.core.errors import RequestError
 from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
 from clawrl_gym.policy.generation import Piece
 from tests.e2e.served import Served
@@ -207,7 +207,10 @@ def test_no_reply_ends_before_its_least_length(
     served: Served, loop: asyncio.AbstractEventLoop, model: Path
 ) -> None:
     (favourite,) = logits_of(model, sampled(served, loop, Sampling(0.0, 1.0, 1))).argmax(-1)
-    wishes = {"stop_token_ids": (int(favourite),), "logit_bias": ((int(favourite), 50.0),)}
+    wishes: dict[str, Any] = {
+        "stop_token_ids": (int(favourite),),
+        "logit_bias": ((int(favourite), 50.0),),
+    }
     short = sampled(served, loop, Sampling(1.0, 1.0, LENGTH, **wishes))
     long = sampled(served, loop, Sampling(1.0, 1.0, LENGTH, min_tokens=6, **wishes))
     assert (len(short.sampled_ids_T), len(long.sampled_ids_T)) == (1, 7)
@@ -223,7 +226,7 @@ def test_bad_words_are_not_said(
     tokenizer = AutoTokenizer.from_pretrained(model)
     word = next(w for w in ("the", "a", "e", "x") if len(tokenizer.encode(w)) == 1)
     (token,) = tokenizer.encode(word)
-    loud = {"logit_bias": ((token, 20.0),)}
+    loud: dict[str, Any] = {"logit_bias": ((token, 20.0),)}
     assert token in sampled(served, loop, Sampling(1.0, 1.0, LENGTH, **loud)).sampled_ids_T
     silent = sampled(served, loop, Sampling(1.0, 1.0, LENGTH, bad_words=(word,), **loud))
     assert token not in silent.sampled_ids_T
@@ -232,7 +235,11 @@ def test_bad_words_are_not_said(
 def test_an_id_outside_of_the_vocabulary_is_the_requests_fault(
     served: Served, loop: asyncio.AbstractEventLoop
 ) -> None:
-    for wishes in ({"logit_bias": ((10**8, 1.0),)}, {"allowed_token_ids": (10**8,)}):
+    beyond: list[dict[str, Any]] = [
+        {"logit_bias": ((10**8, 1.0),)},
+        {"allowed_token_ids": (10**8,)},
+    ]
+    for wishes in beyond:
         with pytest.raises(RequestError):
             sampled(served, loop, Sampling(1.0, 1.0, LENGTH, **wishes))
 
@@ -262,6 +269,10 @@ def test_a_reply_that_another_server_began_goes_on_with_the_same_distribution(
 
 
 def test_what_looks_back_at_the_reply_is_not_gone_on_with() -> None:
-    for wishes in ({"presence_penalty": 0.5}, {"frequency_penalty": -1.0}, {"bad_words": ("x",)}):
+    settings: list[dict[str, Any]] = [
+        {"presence_penalty": 0.5},
+        {"frequency_penalty": -1.0},
+        {"bad_words": ("x",)},
+    ]
+    for wishes in settings:
         assert not Sampling(1.0, 1.0, LENGTH, **wishes).can_go_on
-    assert issubclass(RequestError, PolicyError)
