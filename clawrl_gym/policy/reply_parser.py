@@ -158,9 +158,12 @@ class ReplyParser:
         if not self._may_call:
             return {}
         reading = self._by_format() if self._format is not None else self._by_vllm()
-        for call in reading.calls[1:] if self._request.parallel_tool_calls is False else ():
-            reading.calls.remove(call)
-            reading.notes.append(f"one call a reply is allowed: {call.name!r} was left out")
+        if self._request.parallel_tool_calls is False:
+            left, reading.calls = reading.calls[1:], reading.calls[:1]
+            reading.notes += [
+                f"one call a reply is allowed, {call.name} {call.arguments} was left out"
+                for call in left
+            ]
         rest: Delta = {}
         if reading.said:
             rest["content"] = "".join(reading.said)
