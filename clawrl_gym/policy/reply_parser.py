@@ -14,7 +14,7 @@ import math
 import secrets
 import string
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -111,7 +111,7 @@ class ReplyParser:
         """vLLM's own. Without calls it tells reasoning from content, and content stays as it is."""
         parser_class = self._renderer.parser
         if not reads_calls and getattr(parser_class, "tool_parser_cls", None) is not None:
-            parser_class = type("ReasoningOnly", (parser_class,), {"tool_parser_cls": None})
+            parser_class = _without_calls(parser_class)
         return parser_class(
             self._tokenizer,
             self._request.tools,
@@ -324,6 +324,12 @@ def _logprobs(ids: list[int], steps: SampleLogprobs) -> list[float | None]:
     entries = [step.get(token) if step else None for token, step in zip(ids, steps, strict=True)]
     values = [math.nan if entry is None else entry.logprob for entry in entries]
     return [value if value > _MISSING_LOGPROB else None for value in values]
+
+
+@cache
+def _without_calls(parser_class: Parser) -> Parser:
+    """One class for all replies."""
+    return type("ReasoningOnly", (parser_class,), {"tool_parser_cls": None})
 
 
 def _joined(deltas: Iterable[Delta]) -> Event:
