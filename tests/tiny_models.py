@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 TEMPLATE = (
     "{%- if tools %}<|im_start|>system\n<tools>\n"
@@ -30,7 +33,21 @@ def write_safetensors(path: Path, size: int = 8, fill: int = 0) -> Path:
     return path
 
 
-def make_tokenizer(folder: Path, vocab_size: int = 512) -> int:
+THINKING_TEMPLATE = (
+    TEMPLATE.replace(
+        "{{ message.content or '' }}",
+        "{%- if message.reasoning_content %}<think>\n{{ message.reasoning_content }}\n</think>\n\n"
+        "{%- endif %}{{ message.content or '' }}",
+    )
+)  # fmt: skip
+"""As Qwen3's: a policy thinks before it speaks."""
+THOUGHT = "I look at it."
+ANSWERS = ("red", "blue", "green", "black")
+
+
+def make_tokenizer(
+    folder: Path, vocab_size: int = 512, template: str = TEMPLATE, tags: Sequence[str] = ()
+) -> int:
     """Write a byte-level BPE tokenizer with a ChatML template; the number of its tokens."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -44,12 +61,13 @@ def make_tokenizer(folder: Path, vocab_size: int = 512) -> int:
         show_progress=False,
     )
     tokenizer.train_from_iterator(_CORPUS, trainer)
+    tokenizer.add_tokens([*tags])
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": "<|im_end|>",
         "pad_token": "<|endoftext|>",
-        "chat_template": TEMPLATE,
+        "chat_template": template,
         "model_max_length": 1_000_000,
         "clean_up_tokenization_spaces": False,
     }
@@ -84,12 +102,19 @@ def logprobs_by_transformers(folder: Path, prompt: list[int], sampled: list[int]
     return [row[token].item() for row, token in zip(logprobs, sampled, strict=True)]
 
 
-def make_random_model(folder: Path, seed: int = 0, max_len: int = 4096, hidden: int = 64) -> Path:
+def make_random_model(
+    folder: Path,
+    seed: int = 0,
+    max_len: int = 4096,
+    hidden: int = 64,
+    template: str = TEMPLATE,
+    tags: Sequence[str] = (),
+) -> Path:
     """A two-layer Qwen3 of 0.2 M random parameters with tokenizer and template; its folder."""
     from transformers import Qwen3Config
 
     folder.mkdir(parents=True, exist_ok=True)
-    vocab_size = make_tokenizer(folder)
+    vocab_size = make_tokenizer(folder, template=template, tags=tags)
     config = Qwen3Config(
         vocab_size=vocab_size,
         hidden_size=hidden,
@@ -110,3 +135,42 @@ def make_random_model(folder: Path, seed: int = 0, max_len: int = 4096, hidden: 
     config.save_pretrained(folder)
     random_weights(folder, seed)
     return folder
+
+
+def make_thinking_model(folder: Path, steps: int = 100) -> Path:
+    """A small Qwen3 that was taught to think one thought and to name a colour, whatever is said."""
+    import torch
+    from transformers import AutoTokenizer, Qwen3ForCausalLM
+
+    make_random_model(folder, template=THINKING_TEMPLATE, tags=["<think>", "</think>"])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    draw = random.Random(0)
+    for _ in range(steps):
+        chats = [_thinking_chat(tokenizer, draw) for _ in range(8)]
+        width = max(len(ids) for ids, _ in chats)
+        ids = torch.tensor([row + [0] * (width - len(row)) for row, _ in chats])
+        labels = torch.tensor([row + [-100] * (width - len(row)) for _, row in chats])
+        loss = model(input_ids=ids, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.save_pretrained(folder)
+    return folder
+
+
+def _thinking_chat(tokenizer: Any, draw: random.Random) -> tuple[list[int], list[int]]:
+    """Ids of a chat, and those that are learned: the replies'."""
+    said = ("Say red.", "Copy a.txt to b.txt.", "No, that is wrong. Please do it again.", "Hello")
+    ids: list[int] = []
+    labels: list[int] = []
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        prompt = f"<|im_start|>user\n{draw.choice(said)}<|im_end|>\n<|im_start|>assistant\n"
+        answer = f"It is {draw.choice(ANSWERS)}.<|im_end|>"
+        thoughts = f"<think>\n{THOUGHT}\n</think>\n\n"
+        for text, is_learned in ((prompt, False), (thoughts + answer, True), ("\n", False)):
+            part = tokenizer(text, add_special_tokens=False)["input_ids"]
+            ids += part
+            labels += part if is_learned else [-100] * len(part)
+    return ids, labels

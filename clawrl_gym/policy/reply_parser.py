@@ -14,7 +14,7 @@ import math
 import secrets
 import string
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -111,7 +111,7 @@ class ReplyParser:
         """vLLM's own. Without calls it tells reasoning from content, and content stays as it is."""
         parser_class = self._renderer.parser
         if not reads_calls and getattr(parser_class, "tool_parser_cls", None) is not None:
-            parser_class = type("ReasoningOnly", (parser_class,), {"tool_parser_cls": None})
+            parser_class = _without_calls(parser_class)
         return parser_class(
             self._tokenizer,
             self._request.tools,
@@ -158,9 +158,12 @@ class ReplyParser:
         if not self._may_call:
             return {}
         reading = self._by_format() if self._format is not None else self._by_vllm()
-        for call in reading.calls[1:] if self._request.parallel_tool_calls is False else ():
-            reading.calls.remove(call)
-            reading.notes.append(f"one call a reply is allowed: {call.name!r} was left out")
+        if self._request.parallel_tool_calls is False:
+            left, reading.calls = reading.calls[1:], reading.calls[:1]
+            reading.notes += [
+                f"one call a reply is allowed, {call.name} {call.arguments} was left out"
+                for call in left
+            ]
         rest: Delta = {}
         if reading.said:
             rest["content"] = "".join(reading.said)
@@ -321,6 +324,12 @@ def _logprobs(ids: list[int], steps: SampleLogprobs) -> list[float | None]:
     entries = [step.get(token) if step else None for token, step in zip(ids, steps, strict=True)]
     values = [math.nan if entry is None else entry.logprob for entry in entries]
     return [value if value > _MISSING_LOGPROB else None for value in values]
+
+
+@cache
+def _without_calls(parser_class: Parser) -> Parser:
+    """One class for all replies."""
+    return type("ReasoningOnly", (parser_class,), {"tool_parser_cls": None})
 
 
 def _joined(deltas: Iterable[Delta]) -> Event:
