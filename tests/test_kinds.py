@@ -41,6 +41,7 @@ SIDE_OF_CLIENTS = {
     "open_webui-0.12/title": "title",
     "open_webui-0.12/tool_selection": "tool_selection",
     "openclaw-2026.3/cron": "automation",
+    "openclaw-2026.3/greeting": "greeting",
     "openclaw-2026.3/heartbeat": "heartbeat",
     "openclaw-2026.3/subagent": "subagent",
     "openclaw-2026.3/subagent_result": "async_result",
