@@ -4,7 +4,8 @@
     ├── ConfigError        the user's configuration or command line; one clear line, exit code 2
     ├── EnvError           the environment or its sandbox failed (never a reward)
     │   ├── SandboxError   isolation missing, sandbox died, limit of the host
-    │   └── TaskError      a task's own files are wrong
+    │   ├── TaskError      a task's own files are wrong
+    │   └── NoVerdict      a task's verifier gives no verdict, whatever the agent did
     ├── AgentFault         the agent itself spoilt its episode or its grade (a reward of 0)
     ├── PolicyError        vLLM or the gateway failed
     │   ├── ContextError   the prompt does not fit the model's context (a clean truncation)
@@ -60,6 +61,14 @@ class SandboxError(EnvError):
 
 class TaskError(EnvError):
     """A task's own files are wrong or missing."""
+
+
+class NoVerdict(EnvError):
+    """The verifier gave no verdict even without the agent's work: the task is broken.
+
+    Raised instead of a reward, after the verifier was asked on a machine that the agent never
+    touched. The episode is not run again, and the task is not drawn again.
+    """
 
 
 class AgentFault(ClawError):
