@@ -32,7 +32,7 @@ class TaskFolder:
     root: Path
     bytes_read: int = 0
     files_read: int = 0
-    repaired: list[str] = field(default_factory=list, kw_only=True)
+    repaired: list[str] = field(default_factory=list, init=False)
     """Scripts that had Windows line ends or a byte order mark."""
 
     def __str__(self) -> str:
