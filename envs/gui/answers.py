@@ -75,7 +75,7 @@ _TIME = re.compile(
 )
 _NUMBER = re.compile(
     r"(?P<minus>-)?\s?(?P<sign>[$€£¥])?\s?(?P<inner>-)?"
-    r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+)(?P<unit>\s?%|[a-z°]+)?(?!\w|[.,/:]\d|-\d)"
+    r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+(?:e[+-]?\d{1,3})?)(?P<unit>\s?%|[a-z°]+)?(?!\w|[.,/:]\d|-\d)"
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _SEPARATOR = re.compile(r"\s*(?:[;\n|&]|,(?!\d{3}(?!\d))|\band\b)\s*")
