@@ -5,12 +5,13 @@ Apart from `registration.py`, which `import clawrl_gym` needs and which must sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium
 
 from clawrl_gym.config.envs import EnvConfig
+from clawrl_gym.core.broken_tasks import broken_line
 from clawrl_gym.core.plugins import load
 from clawrl_gym.core.types import Split, TaskTraits
 from clawrl_gym.envs.registration import make_env
@@ -50,8 +51,13 @@ class RegisteredEnvConfig(EnvConfig):
         return of
 
     def left_out(self) -> Sequence[str]:
-        selection = selection_of(self._source())
-        return () if selection is None else selection.lines()
+        selection, broken = selection_of(self._source()), self.broken_tasks()
+        lines = () if selection is None else selection.lines()
+        return (*lines, broken_line(broken)) if broken else lines
+
+    def broken_tasks(self) -> Mapping[str, str]:
+        broken = getattr(self._source(), "broken", None)
+        return {} if broken is None else broken()
 
     def _source(self) -> TaskSource[object]:
         source: TaskSource[object] = self.env_class().source_of(self)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from clawrl_gym.config import RolloutConfig
-from clawrl_gym.core.errors import EnvError
+from clawrl_gym.core.errors import EnvError, first_of
 from clawrl_gym.core.metrics import wilson
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
 from clawrl_gym.rollout.dispatcher import Dispatcher
@@ -306,3 +306,48 @@ def test_seeds_of_the_two_splits_never_meet() -> None:
     source = TaskSampler(None, seed=3)
     train = {source.train(n).seed for n in range(2000)}
     assert not train & {task.seed for task in source.heldout(2000)}
+
+
+async def test_a_task_without_verdicts_is_tried_once_and_not_drawn_again() -> None:
+    def outcome(spec: EpisodeSpec) -> StopReason:
+        return StopReason.NO_VERDICT if spec.task.id == "a" else StopReason.TERMINATED
+
+    runner = Runner(outcome)
+    config = CONFIG.model_copy(update={"mode": "sync", "groups": 1})
+    dispatcher, groups = make(runner, config)
+    running = asyncio.create_task(dispatcher.run(range(60)))
+    for number in range(60):
+        while len(groups) <= number:  # noqa: ASYNC110 (the dispatcher has no event for it)
+            await asyncio.sleep(0)
+        dispatcher.release(1)
+    await running
+    assert sum(group.task.id == "a" for group in groups) == 1
+    assert sum(spec.task.id == "a" for spec in runner.specs) == CONFIG.group_size
+    assert {group.task.id for group in groups} == {"a", "b", "c"}
+
+
+async def test_a_run_ends_with_the_reason_when_no_task_has_verdicts() -> None:
+    runner = Runner(lambda spec: StopReason.NO_VERDICT)
+    config = CONFIG.model_copy(update={"mode": "sync", "groups": 1})
+    dispatcher, groups = make(runner, config)
+    running = asyncio.create_task(dispatcher.run(range(60)))
+    for number in range(3):
+        while len(groups) <= number:  # noqa: ASYNC110 (the dispatcher has no event for it)
+            await asyncio.sleep(0)
+        dispatcher.release(1)
+    with pytest.raises(ExceptionGroup) as failure:
+        await running
+    assert "nothing is left to train on" in str(first_of(failure.value))
+    assert len(groups) == 3
+
+
+async def test_a_held_out_task_without_verdicts_is_lost_at_once_and_named() -> None:
+    def outcome(spec: EpisodeSpec) -> StopReason:
+        return StopReason.NO_VERDICT if spec.task.id == "h1" else StopReason.TERMINATED
+
+    runner = Runner(outcome)
+    tasks = [TaskRef(f"h{number}", number, "heldout") for number in range(3)]
+    result = await evaluate(tasks, WorkerPool([runner], slots=8), LIMITS, 3)
+    assert (result.n, len(result.lost)) == (2, 1)
+    assert [task.id for task, _ in result.broken] == ["h1"]
+    assert len(runner.specs) == 3

@@ -17,7 +17,7 @@ from clawrl_gym.envs.gui.generated import (
     split_of,
     task_ids,
 )
-from clawrl_gym.envs.gui.grading import InfeasibleGrader
+from clawrl_gym.envs.gui.grading import GIVING_UP_COSTS, InfeasibleGrader
 from clawrl_gym.envs.gui.task import Step
 from tools.tiny_policy.static_screen import StaticScreen
 
@@ -56,7 +56,7 @@ def reward_of(env: GuiEnv, task_id: str, actions: Iterable[str] | None = None) -
         assert not truncated
         if done:
             assert str(info["report"]).startswith(
-                "Test report: passed" if reward else "Test report: f"
+                "Test report: passed" if reward > 0 else "Test report: f"
             )
             return reward
     raise AssertionError(f"{task_id} did not end")
@@ -117,7 +117,8 @@ def test_only_what_cannot_be_done_is_given_up(family: str) -> None:
     env = on_paper(family)
     for task_id in ids_of(family):
         given_up = reward_of(env, task_id, ['give_up("I cannot")'])
-        assert given_up == float(is_infeasible(task_id))
+        costs = GIVING_UP_COSTS if FAMILIES[family].may_be_infeasible else 0.0
+        assert given_up == (1.0 if is_infeasible(task_id) else -costs)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

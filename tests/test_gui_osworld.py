@@ -295,10 +295,10 @@ def test_an_infeasible_task_is_worth_one_only_when_the_model_gives_up_itself() -
     assert grader.grade(final_state(FRONT, answer="it cannot be done"))[0] == 0.0
 
 
-def test_giving_up_what_can_be_done_is_worth_nothing() -> None:
+def test_giving_up_what_can_be_done_costs() -> None:
     grader = open_osworld(INDEX).load("osworld-open-opening-hours").grader
     assert grader.grade(final_state(HOURS)) == (1.0, ())
-    assert grader.grade(final_state(HOURS, gave_up=True))[0] == 0.0
+    assert grader.grade(final_state(HOURS, gave_up=True))[0] == -grader.giving_up_costs < 0
     assert grader.grade(final_state(FRONT))[0] == 0.0
     assert grader.grade(final_state())[0] == 0.0
 
@@ -606,7 +606,7 @@ def test_what_a_field_holds_now_is_read_off_the_page(env: GuiEnv) -> None:
 def test_only_giving_up_solves_what_cannot_be_done(env: GuiEnv) -> None:
     assert told(env, "impossible-tickets", 'give_up("there is no such exhibition")') == 1.0
     assert told(env, "impossible-tickets", "done()") == 0.0
-    assert told(env, "open-opening-hours", 'give_up("too hard")') == 0.0
+    assert told(env, "open-opening-hours", 'give_up("too hard")') < 0.0
 
 
 @pytest.mark.browser

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.errors import NoVerdict, TaskError
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import task_ids
@@ -183,11 +183,11 @@ def test_a_build_step_that_fails_is_an_error_of_the_task(tmp_path):
        "ln -s reward.txt /logs/verifier/reward.txt\n",
        "printf '\\377' > /logs/verifier/reward.txt\n"],
 )  # fmt: skip
-def test_a_reward_that_cannot_be_read_earns_nothing_and_is_told(tmp_path, test):
+def test_a_reward_that_can_never_be_read_is_an_error_of_the_task(tmp_path, test):
     with copied_task(tmp_path, test=test) as env:
         env.reset(options={"task": "total"})
-        assert env.step("submit")[1:3] == (0.0, True)
-        assert "the verifier ended with" in env.report
+        with pytest.raises(NoVerdict, match="the verifier ended with"):
+            env.step("submit")
 
 
 def test_the_json_reward_wins_and_may_be_a_fraction(tmp_path):

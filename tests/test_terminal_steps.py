@@ -2,7 +2,7 @@
 
 import pytest
 
-from clawrl_gym.core.errors import AgentFault, EnvError, TaskError
+from clawrl_gym.core.errors import AgentFault, EnvError, NoVerdict, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.terminal.env import TerminalEnv
@@ -201,20 +201,19 @@ def test_a_setup_that_fails_is_an_error_of_the_task(tmp_path):
     write(tmp_path / "task", STEPS, **{"steps/two/workdir/setup.sh": "echo no; exit 4"})
     with TerminalEnv(tasks=str(tmp_path)) as env:
         env.reset(options={"task": "task"})
-        assert env.step("submit")[1:3] == (0.0, True)
-        assert "'bash setup.sh' ended with exit code 4: 'no'" in env.report
+        with pytest.raises(NoVerdict, match=r"'bash setup.sh' ended with exit code 4: 'no'"):
+            env.step("submit")
         with pytest.raises(EnvError, match="outside an episode"):
             env.step("ls")
 
 
 @pytest.mark.sandbox
-def test_the_verifier_of_a_step_that_leaves_no_reward_earns_nothing(tmp_path):
+def test_the_verifier_of_a_step_that_never_leaves_a_reward_is_an_error_of_the_task(tmp_path):
     write(tmp_path / "task", STEPS, **{"steps/one/tests/test.sh": "true"})
     with TerminalEnv(tasks=str(tmp_path)) as env:
         env.reset(options={"task": "task"})
-        env.step("submit")
-        assert env.step("submit")[1] == 0.0
-        assert "ended with 0; it left none" in env.report
+        with pytest.raises(NoVerdict, match="ended with 0; it left none"):
+            env.step("submit")
 
 
 @pytest.mark.sandbox

@@ -109,6 +109,11 @@ class EnvConfig(Part):
         """In words: how many tasks are used and why others are not; empty when all are."""
         return ()
 
+    def broken_tasks(self) -> Mapping[str, str]:
+        """Tasks that were found to give no verdict whatever is done, each with the reason: a run
+        draws none of them."""
+        return {}
+
     def settled(self, say: Callable[[str], None]) -> Self:
         """The same with what this machine decides filled in; `say` tells people what was decided.
 

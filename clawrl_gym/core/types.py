@@ -180,6 +180,8 @@ class StopReason(StrEnum):
     """The agent spoilt its episode or its grade (`AgentFault`): a failure, 0 at most."""
     ENV_ERROR = "env_error"
     """The environment failed: infrastructure, no reward."""
+    NO_VERDICT = "no_verdict"
+    """The task's verifier gives no verdict at all (`NoVerdict`): no reward, never run again."""
     POLICY_ERROR = "policy_error"
     """The policy server failed: infrastructure, no reward."""
     IDLE = "idle"
@@ -198,7 +200,9 @@ class StopReason(StrEnum):
         return self in _FAILURES
 
 
-_INFRASTRUCTURE = frozenset({StopReason.ENV_ERROR, StopReason.POLICY_ERROR, StopReason.CANCELLED})
+_INFRASTRUCTURE = frozenset(
+    {StopReason.ENV_ERROR, StopReason.NO_VERDICT, StopReason.POLICY_ERROR, StopReason.CANCELLED}
+)
 _FAILURES = frozenset({StopReason.DEADLINE, StopReason.AGENT_FAULT})
 
 
@@ -360,6 +364,11 @@ class Episode:
     def success(self) -> bool:
         """Solved completely: the environment's reward reached 1."""
         return is_success(self.reward)
+
+    @property
+    def may_be_run_again(self) -> bool:
+        """Infrastructure ended it, and another attempt may end otherwise."""
+        return self.stop_reason.is_infrastructure and self.stop_reason is not StopReason.NO_VERDICT
 
     @property
     def kind(self) -> str | None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from clawrl_gym.config import RolloutConfig
-from clawrl_gym.core.types import Episode, Group
+from clawrl_gym.core.types import Episode, Group, StopReason
 from clawrl_gym.rollout.episode import Limits
 from clawrl_gym.rollout.group import run_group
 from clawrl_gym.rollout.mixture import Mixture
@@ -82,4 +82,7 @@ class Dispatcher:
             self._pool,
             self._on_episode,
         )
+        for episode in group.episodes_G:
+            if episode.stop_reason is StopReason.NO_VERDICT:
+                self._tasks.leave_out(task, episode.error or "")
         await self._on_group(group, started_s)

@@ -6,7 +6,8 @@ policy is reached through the gateway. Who is to blame decides what an end is wo
 - what the agent did: a deadline, a loop, a spoilt grade, a request that is refused for what it
   said: a failure, a reward of 0 at most;
 - what is provably not its doing: a start that fails, an environment that raises, a policy that
-  cannot be reached, a machine that is too slow: no reward at all, and the episode is run again.
+  cannot be reached, a machine that is too slow: no reward at all, and the episode is run again;
+- a task whose verifier gives no verdict at all: no reward, and the task is left out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from clawrl_gym.core.errors import (
     AgentFault,
     ContextError,
     EnvError,
+    NoVerdict,
     PolicyError,
     ReplyTimeout,
     RequestError,
@@ -196,6 +198,8 @@ async def ending_of(
         return StopReason.DEADLINE, str(failure)
     except AgentFault as failure:
         return StopReason.AGENT_FAULT, str(failure)
+    except NoVerdict as failure:
+        return StopReason.NO_VERDICT, str(failure)
     except EnvError as failure:
         return StopReason.ENV_ERROR, str(failure)
     except PolicyError as failure:

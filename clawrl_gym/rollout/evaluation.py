@@ -80,6 +80,8 @@ class Evaluation:
     """What became of tasks that infrastructure never let end: measured by nobody."""
     attempts: Attempts | None = None
     """For pass@k, where that was wanted."""
+    broken: tuple[tuple[TaskRef, str], ...] = ()
+    """Of the lost: tasks whose verifiers give no verdict at all, each with the reason."""
 
     @property
     def n(self) -> int:
@@ -168,6 +170,8 @@ async def evaluate(
     What the ledger has is not run again. Raises EnvError when most are lost: then it is no measure.
     """
 
+    broken: dict[TaskRef, str] = {}
+
     async def one(task: TaskRef, sample: int | None) -> Episode | str:
         known = None if ledger is None else ledger.graded(task, sample)
         if known is not None:
@@ -188,6 +192,9 @@ async def evaluate(
                 episode = replace(episode, transcript=None)  # the ledger has it
             if not episode.stop_reason.is_infrastructure:
                 return episode
+            if not episode.may_be_run_again:
+                broken[task] = str(episode.error)
+                return str(episode.error)
         return (
             f"held-out task {task.id or task.seed!r} could not be run in "
             f"{max_retries + 1} attempts: {episode.error}"
@@ -206,7 +213,8 @@ async def evaluate(
         )
     episodes = [one for one in ended if isinstance(one, Episode)]
     solved = tuple(_solved([task.result() for task in own]) for own in sampled_G)
-    return Evaluation(episodes, lost, Attempts(solved, samples, tuple(ks)) if ks else None)
+    attempts = Attempts(solved, samples, tuple(ks)) if ks else None
+    return Evaluation(episodes, lost, attempts, tuple(broken.items()))
 
 
 def _solved(ended: Sequence[Episode | str]) -> tuple[int, int]:

@@ -38,7 +38,7 @@ async def run_group(
             )
             episode = await pool.run(spec)
             on_episode(episode)
-            if not episode.stop_reason.is_infrastructure:
+            if not episode.may_be_run_again:
                 break
         return episode
 

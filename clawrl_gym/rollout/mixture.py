@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from clawrl_gym.core.broken_tasks import broken_line
 from clawrl_gym.core.metrics import in_env
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.rollout.curriculum import Curriculum, TaskOutcome, drawn_again
@@ -34,6 +35,7 @@ class Mixture:
         self._curricula = curricula or {}
         self._begun: dict[int, str] = {}
         """Groups that were drawn and not accepted when an earlier process ended."""
+        self._left_out: dict[str, str] = {}
         self._order: list[str] = []
         """The environment of each number so far."""
 
@@ -64,6 +66,13 @@ class Mixture:
         if curriculum is not None:
             curriculum.saw(outcome)
 
+    def leave_out(self, task: TaskRef, reason: str) -> None:
+        """Its verifier gives no verdict: it is not drawn again, and people are told."""
+        sampler = self._samplers[task.env]
+        if task.id is not None and task.id not in sampler.broken:
+            sampler.leave_out(task.id, reason)
+            self._left_out[task.id] = reason
+
     def restore(self, outcomes: Iterable[TaskOutcome], begun: Mapping[int, str]) -> None:
         """Know what an earlier process saw, and which groups it had begun."""
         for outcome in outcomes:
@@ -79,9 +88,10 @@ class Mixture:
 
     @property
     def warnings(self) -> list[str]:
-        """What the curricula have to say, a line each."""
+        """What the curricula have to say, and which tasks are left out since the start."""
         told = {env: curriculum.warning for env, curriculum in self._curricula.items()}
-        return [f"env={env}: {line}" if env else line for env, line in told.items() if line]
+        lines = [f"env={env}: {line}" if env else line for env, line in told.items() if line]
+        return lines + [broken_line({name: why}) for name, why in self._left_out.items()]
 
     def heldout(self, count: int) -> list[TaskRef]:
         """The first `count` held-out tasks of each environment."""

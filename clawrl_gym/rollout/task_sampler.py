@@ -1,13 +1,18 @@
-"""Which tasks a run draws: deterministic in the seed, so that a resumed run draws the same."""
+"""Which tasks a run draws: deterministic in the seed, so that a resumed run draws the same.
+
+A task that is left out, as its verifier gives no verdict, is replaced by another one where it would
+be drawn; all other draws stay as they are.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from clawrl_gym.config import EnvConfig
-from clawrl_gym.core.errors import ConfigError, boundary
+from clawrl_gym.core.broken_tasks import broken_line
+from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Split, TaskRef
 
 _HELDOUT_SEED = 1 << 30
@@ -19,9 +24,16 @@ _COMPARED_HELDOUT = 1000
 class TaskSampler:
     """Task number n of a split: a function of the run's seed and n alone."""
 
-    def __init__(self, ids: dict[Split, Sequence[str]] | None, seed: int) -> None:
+    def __init__(
+        self,
+        ids: dict[Split, Sequence[str]] | None,
+        seed: int,
+        broken: Mapping[str, str] | None = None,
+    ) -> None:
+        """`broken`: tasks to leave out, each with the reason."""
         self._ids = ids
         self._seed = seed
+        self._broken = dict(broken or {})
 
     @classmethod
     def of(cls, config: EnvConfig, seed: int) -> TaskSampler:
@@ -34,7 +46,11 @@ class TaskSampler:
         if not train and not heldout:
             raise ConfigError(f"env={config.type} holds no task with these options")
         _check_disjoint(config, train, heldout)
-        return cls({"train": train, "heldout": heldout}, seed)
+        with boundary(ConfigError, f"env={config.type} cannot say which tasks are broken"):
+            broken = config.broken_tasks()
+        if broken and all(task_id in broken for task_id in (*train, *heldout)):
+            raise ConfigError(f"env={config.type}: {_all_broken(broken)}")
+        return cls({"train": train, "heldout": heldout}, seed, broken)
 
     @property
     def draws_seeds(self) -> bool:
@@ -48,11 +64,23 @@ class TaskSampler:
 
     @property
     def can_train(self) -> bool:
-        """Not all of its tasks are held out."""
-        return self._ids is None or bool(self._ids["train"])
+        """Not all of its tasks are held out, or left out."""
+        return self._ids is None or any(one not in self._broken for one in self._ids["train"])
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """Tasks that are left out, each with the reason."""
+        return self._broken
+
+    def leave_out(self, task_id: str, reason: str) -> None:
+        """Never draw a task again."""
+        self._broken[task_id] = reason
 
     def train(self, number: int, attempt: int = 0) -> TaskRef:
-        """Training task `number` of this run; another one at each attempt."""
+        """Training task `number` of this run; another one at each attempt.
+
+        Raises EnvError when every training task is left out.
+        """
         again = (attempt,) if attempt else ()
         return self._draw("train", number, *again)
 
@@ -65,15 +93,26 @@ class TaskSampler:
         if self._ids is None:
             return [TaskRef(None, _HELDOUT_SEED + n, "heldout") for n in range(count)]
         ids = self._ids["heldout"]
-        order = sorted(range(len(ids)), key=lambda n: _hash("heldout", n))[:count]
-        return [TaskRef(ids[n], n, "heldout") for n in order]
+        order = sorted(range(len(ids)), key=lambda n: _hash("heldout", n))
+        usable = (n for n in order if ids[n] not in self._broken)
+        return [TaskRef(ids[n], n, "heldout") for n in islice(usable, count)]
 
     def _draw(self, split: Split, *number: int) -> TaskRef:
         drawn = _hash(self._seed, split, *number)
         if self._ids is None:
             return TaskRef(None, drawn % _HELDOUT_SEED, split)
         ids = self._ids[split]
-        return TaskRef(ids[drawn % len(ids)], drawn % _HELDOUT_SEED, split)
+        task_id = ids[drawn % len(ids)]
+        if task_id in self._broken:
+            others = [one for one in ids if one not in self._broken]
+            if not others:
+                raise EnvError(f"nothing is left to train on: {_all_broken(self._broken)}")
+            task_id = others[drawn % len(others)]
+        return TaskRef(task_id, drawn % _HELDOUT_SEED, split)
+
+
+def _all_broken(broken: Mapping[str, str]) -> str:
+    return f"every task is broken: {broken_line(broken)}"
 
 
 def _ids(config: EnvConfig, split: Split) -> Sequence[str] | None:

@@ -95,6 +95,8 @@ class HeldOut:
                 samples=self._config.eval.samples_per_task if ks else 0,
             )
         self._view.phase("held-out", "ready")
+        for task, reason in result.broken:
+            self._tasks.leave_out(task, reason)
         self.evaluations[step] = result
         self._on_evaluation(step, result, range(first_version, policy.version + 1))
 

@@ -23,6 +23,7 @@ from clawrl_gym.config import (
     ServeConfig,
 )
 from clawrl_gym.core import loggers
+from clawrl_gym.core.broken_tasks import broken_line
 from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
@@ -293,6 +294,9 @@ def _mixture(problems: Problems, config: RunConfig) -> Mixture | None:
                 f"env={name or domain.env.type} holds no training task with these options: all are "
                 "held out; expected others to train on (python -m clawrl_gym.evaluate measures "
                 "these)"
+                if not sampler.broken
+                else f"env={name or domain.env.type} has no training task left: "
+                f"{broken_line(sampler.broken)}"
             )
             return None
         samplers[name] = sampler

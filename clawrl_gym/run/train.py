@@ -312,6 +312,7 @@ class Run:
     async def _on_group(self, group: Group, started_s: float) -> None:
         ended_s = time.time()
         await self._collector.add(group)
+        self._tell()
         if group.task.env in self._judging:
             self._parts.timeline.add("judge", "group", ended_s, time.time(), group=group.id)
         self._parts.timeline.add(
@@ -322,6 +323,10 @@ class Run:
         rewarded = [episode for episode in group.episodes_G if episode.reward is not None]
         solved = sum(episode.success for episode in rewarded)
         self._tasks.saw(TaskOutcome(group.id, group.task.id, len(rewarded), solved))
+        self._tell()
+
+    def _tell(self) -> None:
+        """What there is to know of the tasks, each line once."""
         for line in self._tasks.warnings:
             if line not in self._told:
                 self._told.add(line)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.families import FAMILIES
 from clawrl_gym.envs.gui.families.family import TaskContent
-from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
+from clawrl_gym.envs.gui.grading import GIVING_UP_COSTS, InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.task import Grader, GuiTask
 from clawrl_gym.envs.task_ids import (
     GeneratedTasks,
@@ -57,7 +57,7 @@ def make_task(task_id: str) -> GuiTask:
         split=split,
         instruction=draft.instruction,
         start=draft.start,
-        grader=_grader(draft),
+        grader=_grader(draft, FAMILIES[family].may_be_infeasible),
         sites=draft.sites,
         solution=draft.solution,
         turns=len(draft.solution) + SPARE_TURNS,
@@ -70,9 +70,10 @@ def split_of(family: str, draft: TaskContent) -> Split:
     return split_of_content(f"{family}/{draft.key}")
 
 
-def _grader(draft: TaskContent) -> Grader:
+def _grader(draft: TaskContent, may_be_infeasible: bool) -> Grader:
     solved_sites = {**draft.sites, **draft.solved_sites}
     expected = {host: make_site().state() for host, make_site in solved_sites.items()}
     if draft.feasible:
-        return StateGrader(expected, draft.answer)
+        cost = GIVING_UP_COSTS if may_be_infeasible else 0.0
+        return StateGrader(expected, draft.answer, draft.instruction, cost)
     return InfeasibleGrader(expected)

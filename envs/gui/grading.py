@@ -1,15 +1,21 @@
-"""What an episode is worth: the state of the servers, the answer, or that it cannot be done."""
+"""What an episode is worth: the state of the servers, the answer, or that it cannot be done.
+
+Where some tasks cannot be done, giving up one that can costs: else giving up at once would pay.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 
+from clawrl_gym.envs.gui.answers import same_answer
 from clawrl_gym.envs.gui.task import FinalState
 
 _MAX_SHOWN_CHARS = 120
 _GAVE_UP = "the model gave up, and the task can be done"
+GIVING_UP_COSTS = 2.0
+"""Twice what it earns where it is right: it pays where it is right more than two times in three. At
+most half of the tasks of any family cannot be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,10 @@ class StateGrader:
     """State by host name."""
     answer: str | None = None
     """None: nothing is asked for, and an answer does no harm."""
+    question: str = ""
+    """What was asked: its words may stand around the answer."""
+    giving_up_costs: float = 0.0
+    """What a `give_up` takes, as the task can be done."""
 
     @property
     def needs_pages(self) -> bool:
@@ -32,8 +42,11 @@ class StateGrader:
         missing = [_GAVE_UP] if final_state.gave_up else []
         for host, state in self.expected.items():
             missing += differences(state, final_state.states.get(host), host)
-        if self.answer is not None and not same_answer(self.answer, final_state.answer):
-            missing.append(_wrong_answer(self.answer, final_state.answer))
+        said = final_state.answer
+        if self.answer is not None and not same_answer(self.answer, said, self.question):
+            missing.append(_wrong_answer(self.answer, said))
+        if final_state.gave_up and self.giving_up_costs:
+            return -self.giving_up_costs, tuple(missing)
         return _graded(missing)
 
 
@@ -71,17 +84,6 @@ class InfeasibleGrader:
         return _graded(missing)
 
 
-def same_answer(expected: str, answer: str | None) -> bool:
-    """Case, whitespace and a full stop at the end do not count; numbers count by their value."""
-    if answer is None:
-        return False
-    expected_text, answer_text = _normal(expected), _normal(answer)
-    if expected_text == answer_text:
-        return True
-    numbers = _number(expected_text), _number(answer_text)
-    return None not in numbers and numbers[0] == numbers[1]
-
-
 def differences(expected: object, actual: object, where: str) -> Iterator[str]:
     """What differs between two JSON values, in words; nothing when they are equal."""
     if isinstance(expected, dict) and isinstance(actual, dict):
@@ -109,26 +111,6 @@ def _graded(missing: list[str]) -> tuple[float, tuple[str, ...]]:
 def _wrong_answer(expected: str, answer: str | None) -> str:
     quoted = "no answer" if answer is None else f"the answer {_quoted(answer)}"
     return f"got {quoted}, expected {_quoted(expected)}"
-
-
-def _normal(text: str) -> str:
-    return " ".join(text.split()).casefold().removesuffix(".").rstrip()
-
-
-def _number(text: str) -> Decimal | None:
-    """The value of a number as people write it: 1,250.50 and $3 count too."""
-    bare = text.removeprefix("$").replace(",", "") if _groups(text) else text.removeprefix("$")
-    try:
-        value = Decimal(bare)
-    except InvalidOperation:
-        return None
-    return value if value.is_finite() else None
-
-
-def _groups(text: str) -> bool:
-    """Commas stand where thousands end."""
-    whole, *groups = text.partition(".")[0].removeprefix("$").split(",")
-    return 0 < len(whole.lstrip("-")) <= 3 and all(len(group) == 3 for group in groups)
 
 
 def _quoted(value: object) -> str:

@@ -14,7 +14,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -23,7 +23,8 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.terminal import harbor, terminal_bench
 from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
-from clawrl_gym.envs.terminal.task import Task
+from clawrl_gym.envs.terminal.task import Image, Task
+from clawrl_gym.envs.terminal.verdicts import known_problem
 from clawrl_gym.envs.terminal.verifier import is_trusted, require_trusted
 from clawrl_gym.envs.verified import held_out_note, verified_folder
 
@@ -75,7 +76,7 @@ class FolderTasks:
             LeftOut(name, look.problem) for name, look in looks.items() if look.problem is not None
         )
         untrusted = tuple(name for name, look in looks.items() if not look.trusted)
-        notes = held_out_note(self._verified, len(self.folders))
+        notes = (*held_out_note(self._verified, len(self.folders)), *_repairs(looks))
         selection = Selection(len(looks) - len(left_out), left_out, untrusted, notes)
         selection.require_some(f"the folder {str(self.root)!r}")
         return selection
@@ -88,6 +89,16 @@ class FolderTasks:
             for task_id in self.folders
             if task_id not in left_out and self._splits[task_id] == split
         )
+
+    def broken(self) -> Mapping[str, str]:
+        """Tasks whose verifiers were found to give no verdict, each with what they did instead."""
+        keys = {task_id: self._look(task_id).key for task_id in self.folders}
+        problems = {task_id: known_problem(key) for task_id, key in keys.items() if key}
+        return {
+            task_id: f"its verifier gives no verdict even without the agent's work: {problem}"
+            for task_id, problem in problems.items()
+            if problem is not None
+        }
 
     def load(self, task_id: str) -> Task:
         """Read a task. Raises TaskError for an unknown id or a task that cannot be carried out."""
@@ -130,7 +141,38 @@ def _load(task_id: str, split: Split, folder: Path, features: SandboxFeatures) -
         task = _layout(folder).load_task(task_id, split, folder, features)
     if features.only_trusted:
         require_trusted(task)
-    return task
+    return replace(task, key=_key(task, features))
+
+
+def _key(task: Task, features: SandboxFeatures) -> str:
+    """Another one whenever a file of the task, or what its sandboxes are made of, is another."""
+    digest = hashlib.sha256(repr(features).encode())
+    contexts: list[str] = []
+    _feed(digest, task, contexts)
+    for context in dict.fromkeys(contexts):
+        for path, *status in _entries(Path(context)):
+            digest.update(repr((os.path.relpath(path, context), status)).encode())
+    return digest.hexdigest()[:32]
+
+
+def _feed(digest: hashlib._Hash, value: object, contexts: list[str]) -> None:
+    """All of a task but its split; `contexts` gets the folders that images are built from."""
+    if isinstance(value, Image):
+        contexts += [value.context] if value.context else []
+    if is_dataclass(value):
+        for field in fields(value):
+            if field.name not in ("split", "context"):
+                _feed(digest, getattr(value, field.name), contexts)
+    elif isinstance(value, Mapping):
+        for key in sorted(value):
+            digest.update(repr(key).encode())
+            _feed(digest, value[key], contexts)
+    elif isinstance(value, tuple):
+        for entry in value:
+            _feed(digest, entry, contexts)
+    else:
+        digest.update(value if isinstance(value, bytes) else repr(value).encode())
+    digest.update(b"\0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +182,10 @@ class _Look:
     problem: str | None
     """Why it cannot be used."""
     trusted: bool = True
+    key: str = ""
+    """As `Task.key`."""
+    repaired: tuple[str, ...] = ()
+    """As `Task.repaired`."""
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -151,7 +197,19 @@ def _look(
         task = _load(task_id, "train", folder, features)
     except ClawError as error:
         return _Look(str(error))
-    return _Look(None, is_trusted(task) is not False)
+    return _Look(None, is_trusted(task) is not False, task.key, task.repaired)
+
+
+def _repairs(looks: Mapping[str, _Look]) -> tuple[str, ...]:
+    """One line of all scripts that were not as Linux has them."""
+    repaired = [f"{name}/{path}" for name, look in looks.items() for path in look.repaired]
+    if not repaired:
+        return ()
+    count = f"{len(repaired)} scripts have" if len(repaired) > 1 else "1 script has"
+    return (
+        f"{count} Windows line ends or a byte order mark, such as {repaired[0]}: read without them "
+        "(files of a Docker build are not)",
+    )
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -164,13 +222,18 @@ def _is_verified(folder: Path, state: tuple[object, ...]) -> bool:
 
 def _state(folder: Path) -> tuple[object, ...]:
     """What changes whenever a file below the folder does."""
+    return tuple(_entries(folder))
+
+
+def _entries(folder: Path) -> list[tuple[str, int, int, int]]:
+    """Of each file its path, the time of its last change, its size and its mode."""
     entries = []
     for above, _, names in os.walk(folder):
         for name in names:
             path = f"{above}/{name}"
             status = os.lstat(path)
             entries.append((path, status.st_mtime_ns, status.st_size, status.st_mode))
-    return tuple(sorted(entries))
+    return sorted(entries)
 
 
 def _is_task(folder: Path) -> bool:

@@ -2,9 +2,10 @@
 
 Checks are read from outside, so a task that has only checks trusts nothing inside the sandbox.
 A bash grader runs on a machine of its own to which data travels (`Task.takes`), or in a fresh
-sandbox over the agent's files. A reward that cannot be read once the grader has met what the agent
-left is 0: else an agent could choose not to be graded. A grader's machine that does not come up
-before that is an EnvError, never a reward.
+sandbox over the agent's files. A grader that met what the agent left and gave no verdict (no reward
+that can be read, no summary, no end) makes a `MissingVerdict`: 0, else an agent could choose not to
+be graded, unless `verdicts.py` finds that the task never gets one. A grader's machine that does not
+come up before that is an EnvError, never a reward.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import posixpath
 import secrets
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from clawrl_gym.core.errors import EnvError, SandboxError
 from clawrl_gym.core.types import is_success
@@ -23,7 +24,7 @@ from clawrl_gym.envs.report import REPORT_FAILED, REPORT_PASSED, Grade, report_o
 from clawrl_gym.envs.sandbox.interface import ExecResult, ListsFiles, Sandbox
 from clawrl_gym.envs.terminal.handover import hand_over
 from clawrl_gym.envs.terminal.machines import Machines, agents_doing, make_log_folders, write_files
-from clawrl_gym.envs.terminal.pytest_summary import failures_of
+from clawrl_gym.envs.terminal.pytest_summary import HEADER, failures_of
 from clawrl_gym.envs.terminal.task import MachineSpec, Task
 
 MAX_READ_BYTES = 4 << 20
@@ -50,6 +51,14 @@ _FORGET_CUSTOMIZING = (
     "find /etc /usr/local /opt /root /home -xdev "
     "'(' -name sitecustomize.py -o -name usercustomize.py ')' -delete 2> /dev/null"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class MissingVerdict(Grade):
+    """A reward of 0 in place of a verdict that the grader did not give."""
+
+    reason: str = ""
+    """What it did instead, in words."""
 
 
 def report_of_output(result: ExecResult, timeout_s: float) -> str:
@@ -171,14 +180,14 @@ def _grade_on(
     graded = _run_grader(replace(task, workdir=workdir), verifier, timeout_s, handed_over.exports)
     if not handed_over.notes or is_success(graded.reward):
         return graded
-    return Grade(graded.reward, "\n".join([graded.report, *handed_over.notes]))
+    return replace(graded, report="\n".join([graded.report, *handed_over.notes]))
 
 
 def _run_grader(task: Task, fresh: Sandbox, timeout_s: float, exports: str = ":") -> Grade:
     """What the agent may have caused is a reward of 0, and said."""
     obstacle = _clear(task, fresh)
     if obstacle:
-        return _failed(obstacle)
+        return Grade(0.0, report_of([obstacle]))
     write_files(fresh, task.grader_files, "/")
     before = f"cd {shlex.quote(task.workdir or '/')} 2> /dev/null || cd /"
     before = before if exports == ":" else f"{exports}\n{before}"
@@ -188,14 +197,15 @@ def _run_grader(task: Task, fresh: Sandbox, timeout_s: float, exports: str = ":"
     if not task.reward_files:
         return _graded(1.0 if result.exit_code == 0 else 0.0, result, timeout_s)
     if result.timed_out:
-        return _graded(0.0, result, timeout_s)
+        report = report_of_output(result, timeout_s)
+        return MissingVerdict(0.0, report, f"the verifier ran past {timeout_s:g} s")
     if result.exit_code is None or result.exit_code in _KILLED:
-        return _failed(f"the verifier was killed (exit code {result.exit_code})", result)
+        return _no_verdict(f"the verifier was killed (exit code {result.exit_code})", result)
     try:
         reward = _read_reward(task.reward_files, fresh)
     except (OSError, SandboxError, EnvError) as error:
         fresh.exec(":", PROBE_TIMEOUT_S)  # raises when the sandbox is dead
-        return _failed(f"the verifier ended with {result.exit_code}; {error}", result)
+        return _no_verdict(f"the verifier ended with {result.exit_code}; {error}", result)
     return _graded(reward, result, timeout_s)
 
 
@@ -209,10 +219,10 @@ def _read_reward(paths: Sequence[str], fresh: Sandbox) -> float:
     raise EnvError(f"it left none of {', '.join(paths)}")
 
 
-def _failed(reason: str, result: ExecResult | None = None) -> Grade:
-    """No reward could be had, so it is 0: else an agent could choose not to be graded."""
-    tail = report_of_output(result, 0.0).split("\n")[1:] if result is not None else []
-    return Grade(0.0, "\n".join([report_of([reason]), *tail]))
+def _no_verdict(reason: str, result: ExecResult) -> MissingVerdict:
+    tail = report_of_output(result, 0.0).split("\n")[1:]
+    said = f"{reason}: {tail[-1].strip()}" if tail else reason
+    return MissingVerdict(0.0, "\n".join([report_of([reason]), *tail]), said)
 
 
 def _read_summary(
@@ -225,8 +235,13 @@ def _read_summary(
     summary = (SandboxFiles(fresh, "/").read(f"{log}.end") or b"").decode(errors="replace")
     failures = failures_of(summary, expected)
     if result.timed_out:
-        failures = [f"the tests ran past {timeout_s:g} s"]
-    elif not failures and result.exit_code != 0:
+        reason = f"the tests ran past {timeout_s:g} s"
+        return MissingVerdict(0.0, report_of([reason]), reason)
+    if HEADER not in summary:
+        last = summary.strip().rpartition("\n")[2][:MAX_REPORTED_CHARS]
+        reason = f"{failures[0]} (exit code {result.exit_code}){f': {last}' if last else ''}"
+        return MissingVerdict(0.0, report_of(failures), reason)
+    if not failures and result.exit_code != 0:
         failures = [f"the test script ended with exit code {result.exit_code}"]
     return Grade(0.0 if failures else 1.0, report_of(failures[:MAX_REPORTED_FAILURES]))
 
@@ -261,7 +276,7 @@ def _clear(task: Task, fresh: Sandbox) -> str:
 
 def parse_reward(data: bytes, path: str) -> float:
     """One finite number: bare, or a JSON object's `reward` or only value. Raises EnvError."""
-    text = data.decode(errors="replace").strip()
+    text = data.decode("utf-8-sig", errors="replace").strip()
     try:
         value = json.loads(text) if path.endswith(".json") else float(text)
         if isinstance(value, dict):

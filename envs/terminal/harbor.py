@@ -84,13 +84,20 @@ def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeature
         health=machine.health,
     )
     if not config.steps:
-        return _part(task, machine, task_folder, config, features, None)
+        whole = _part(task, machine, task_folder, config, features, None)
+        return replace(whole, repaired=tuple(task_folder.repaired))
     bare = replace(task, build=(), health=None)
     steps = tuple(
         _part(bare, machine, task_folder, config, features, step) for step in config.steps
     )
     strategy = config.multi_step_reward_strategy or "mean"
-    return replace(task, instruction=steps[0].instruction, steps=steps, step_reward=strategy)
+    return replace(
+        task,
+        instruction=steps[0].instruction,
+        steps=steps,
+        step_reward=strategy,
+        repaired=tuple(task_folder.repaired),
+    )
 
 
 def _part(
@@ -178,7 +185,10 @@ def _step_setup(
     if not task_folder.has(f"{below}workdir"):
         return ()
     files = task_folder.tree(f"{below}workdir")
-    command = "bash setup.sh" if "setup.sh" in files else ""
+    command = ""
+    if "setup.sh" in files:
+        command = "bash setup.sh"
+        files["setup.sh"] = task_folder.script(f"{below}workdir/setup.sh")
     return (BuildStep(files, command),)
 
 
@@ -264,4 +274,4 @@ _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
 
 
 def _below(target: str, task_folder: TaskFolder, relative: str) -> dict[str, FileData]:
-    return {f"{target}/{path}": file for path, file in task_folder.tree(relative).items()}
+    return {f"{target}/{path}": file for path, file in task_folder.scripts(relative).items()}

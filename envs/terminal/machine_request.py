@@ -54,6 +54,8 @@ class SandboxFeatures:
     verifier: VerifierMode = "auto"
     only_trusted: bool = False
     """Tasks whose grades are not trusted are refused."""
+    sandboxes: str = ""
+    """How they are made: what is known of a verifier holds for the same ones."""
 
     def machine(self, task_folder: TaskFolder, request: MachineRequest) -> MachineSpec:
         """Raises TaskError for what the sandboxes at hand cannot be."""

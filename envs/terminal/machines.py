@@ -39,6 +39,11 @@ class Machines:
         self._images: dict[Image, ResolvedImage] = {}
 
     @property
+    def opener(self) -> object:
+        """What opens the machines; None where that is the sandbox's own kind."""
+        return self._sandboxes.opener
+
+    @property
     def artifact_bytes(self) -> int:
         """What a grader's machine has room for, packed and unpacked."""
         return (self._sandboxes.limits.disk_mb << 20) // 3

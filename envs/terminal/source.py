@@ -46,4 +46,5 @@ def _features(config: TerminalEnvConfig) -> SandboxFeatures:
         network=docker and sandbox.network,
         verifier=config.verifier,
         only_trusted=config.only_trusted,
+        sandboxes=f"{sandbox.type} {sandbox.image} {sandbox.rootfs}",
     )

@@ -1,12 +1,14 @@
 """Files of a user's task folder, read within bounds.
 
 Every path must resolve inside the folder it was asked of; symbolic links may point inside it only.
+Text and the scripts that grade or solve are read with the line ends of Linux and without a byte
+order mark, whatever wrote them; files that an agent works on stay as they are.
 """
 
 from __future__ import annotations
 
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +22,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_TOTAL_BYTES = 64 << 20
 MAX_FILES = 10_000
 MAX_DEPTH = 32
+_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(slots=True)
@@ -29,6 +32,8 @@ class TaskFolder:
     root: Path
     bytes_read: int = 0
     files_read: int = 0
+    repaired: list[str] = field(default_factory=list, init=False)
+    """Scripts that had Windows line ends or a byte order mark."""
 
     def __str__(self) -> str:
         """As errors name it."""
@@ -68,9 +73,24 @@ class TaskFolder:
     def text(self, relative: str) -> str:
         """One file as text. Raises TaskError when it is not UTF-8."""
         try:
-            return self.file(relative).data.decode()
+            return self.file(relative).data.decode("utf-8-sig").replace("\r\n", "\n")
         except UnicodeDecodeError as error:
             raise TaskError(f"{self}: {relative!r} is not UTF-8: {error}") from error
+
+    def script(self, relative: str) -> FileData:
+        """One file that bash or another interpreter reads; anything else as it is."""
+        file = self.file(relative)
+        repaired = _as_linux_has_it(file.data) if _is_script(relative, file.data) else file.data
+        if repaired != file.data:
+            self.repaired.append(relative)
+        return replace(file, data=repaired)
+
+    def scripts(self, relative: str) -> dict[str, FileData]:
+        """As `tree`, its scripts as `script` has them."""
+        return {
+            path: self.script(f"{relative}/{path}") if _is_script(path, file.data) else file
+            for path, file in self.tree(relative).items()
+        }
 
     def validated(self, name: str, model: type[ModelT], document: object) -> ModelT:
         """What a file said, as a model. Raises TaskError naming the file and the key."""
@@ -111,3 +131,12 @@ class TaskFolder:
         if not paths:
             raise TaskError(f"{self}: nothing matches {pattern!r}")
         return [str(path) for path in paths]
+
+
+def _is_script(path: str, data: bytes) -> bool:
+    is_text = b"\0" not in data
+    return is_text and (path.endswith((".sh", ".bash")) or data.lstrip(_BOM).startswith(b"#!"))
+
+
+def _as_linux_has_it(data: bytes) -> bytes:
+    return data.removeprefix(_BOM).replace(b"\r\n", b"\n")

@@ -97,6 +97,7 @@ def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeature
         solution=solution,
         solution_files=solution_files,
     )
+    task = replace(task, repaired=tuple(task_folder.repaired))
     return with_verifier(task, features.verifier, machine=machine)
 
 
@@ -121,9 +122,9 @@ def _machine_request(task_folder: TaskFolder) -> MachineRequest:
 
 
 def _tests(task_folder: TaskFolder) -> dict[str, FileData]:
-    files = task_folder.tree("tests") if task_folder.has("tests") else {}
+    files = task_folder.scripts("tests") if task_folder.has("tests") else {}
     tests = {f"/tests/{path}": file for path, file in files.items()}
-    return {**tests, "/tests/run-tests.sh": task_folder.file("run-tests.sh")}
+    return {**tests, "/tests/run-tests.sh": task_folder.script("run-tests.sh")}
 
 
 def _expected(tests: dict[str, FileData]) -> tuple[str, ...]:
@@ -139,7 +140,7 @@ def _expected(tests: dict[str, FileData]) -> tuple[str, ...]:
 def _solution(task_folder: TaskFolder) -> tuple[tuple[str, ...], dict[str, FileData]]:
     if task_folder.has("solution.sh"):
         return ("bash /oracle/solution.sh",), {
-            "/oracle/solution.sh": task_folder.file("solution.sh")
+            "/oracle/solution.sh": task_folder.script("solution.sh")
         }
     if not task_folder.has("solution.yaml"):
         return (), {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
-from clawrl_gym.core.errors import AgentFault, EnvError, TaskError
+from clawrl_gym.core.errors import AgentFault, EnvError, NoVerdict, TaskError
 from clawrl_gym.envs.report import Grade
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
-from clawrl_gym.envs.terminal.grading import grade
+from clawrl_gym.envs.terminal.grading import MissingVerdict, grade
 from clawrl_gym.envs.terminal.machines import (
     Machines,
     absolute_path,
@@ -19,6 +19,7 @@ from clawrl_gym.envs.terminal.machines import (
     write_files,
 )
 from clawrl_gym.envs.terminal.task import SUBMIT, Task
+from clawrl_gym.envs.terminal.verdicts import problem_of, rewarded
 
 _STEP_S = 60.0
 
@@ -26,11 +27,22 @@ _STEP_S = 60.0
 class Trial:
     """The machine of one episode, and what was earned on it."""
 
-    def __init__(self, task: Task, machines: Machines, grader_timeout_s: float) -> None:
-        """Start the machine. Raises SandboxError, or TaskError for a bad task."""
+    def __init__(
+        self,
+        task: Task,
+        machines: Machines,
+        grader_timeout_s: float,
+        *,
+        doubts_verifier: bool = True,
+    ) -> None:
+        """Start the machine. Raises SandboxError, or TaskError for a bad task.
+
+        `doubts_verifier`: of a task that has a key; a 0 stands only where the verifier works.
+        """
         self._task = task
         self._machines = machines
         self._grader_timeout_s = grader_timeout_s
+        self._doubts_verifier = doubts_verifier and bool(task.key)
         self._grades: list[Grade] = []
         self._solving = False
         self._sandbox: Sandbox | None = None
@@ -84,13 +96,11 @@ class Trial:
         """Grade what is there; the next step's instruction, or None when the task has ended.
 
         `last`: the episode's budget is used up, so there is no next step. Raises EnvError when
-        there is no verdict: the machine has ended then too.
+        there is no verdict, NoVerdict when the task never gets one: the machine has ended then too.
         """
         part = self.part
         try:
-            graded, self._sandbox = grade(
-                part, self.sandbox, self._grader_timeout_s, self._machines
-            )
+            graded = self._graded()
             self._grades.append(graded)
             enough = part.min_reward is None or graded.reward >= part.min_reward
             if enough and not last and len(self._grades) < len(self._task.steps):
@@ -101,6 +111,16 @@ class Trial:
             raise
         self.close()
         return None
+
+    @property
+    def missing(self) -> MissingVerdict | None:
+        """The first verdict that a verifier did not give."""
+        return next((one for one in self._grades if isinstance(one, MissingVerdict)), None)
+
+    def succeeds(self, command: str) -> bool:
+        """Run a command of the oracle: whether it came to a good end in the verifier's time."""
+        limit_s = self.part.grader_timeout_s or self._grader_timeout_s
+        return self.exec(command, limit_s).exit_code == 0
 
     def oracle(self) -> tuple[str, ...]:
         """Commands that solve the whole task; uploads what they need as each step begins.
@@ -121,6 +141,37 @@ class Trial:
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
             sandbox.close()
+
+    def _graded(self) -> Grade:
+        """The grade; of what earned nothing only where the verifier works."""
+        try:
+            graded, self._sandbox = grade(
+                self.part, self.sandbox, self._grader_timeout_s, self._machines
+            )
+        except AgentFault:
+            self.close()  # the verifier may have ended the machine by itself
+            self._require_verdicts()
+            raise
+        if graded.reward > 0:
+            if self._doubts_verifier:
+                rewarded(self._task, self._machines.opener)
+        else:
+            self._require_verdicts()
+        return graded
+
+    def _require_verdicts(self) -> None:
+        """Raises NoVerdict where the task's verifier gives none even without the agent's work."""
+        if not self._doubts_verifier:
+            return
+        problem = problem_of(self._task, self._fresh, self._machines.opener)
+        if problem is not None:
+            raise NoVerdict(
+                f"the verifier of task {self._task.id!r} gives no verdict even without the agent's "
+                f"work: {problem}"
+            )
+
+    def _fresh(self, task: Task) -> Trial:
+        return Trial(task, self._machines, self._grader_timeout_s, doubts_verifier=False)
 
     def _go_on(self) -> None:
         """The next step: new processes over the files, without what graded the last one.

@@ -471,7 +471,7 @@ CALENDAR = (
     Family("calendar_invite", invite, easy=True),
     Family("calendar_later", later, easy=True),
     Family("calendar_longest", longest),
-    Family("calendar_move", move),
+    Family("calendar_move", move, may_be_infeasible=True),
     Family("calendar_plan", plan, easy=True),
     Family("calendar_rename", rename, easy=True),
     Family("calendar_repeat", repeat),

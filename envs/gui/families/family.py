@@ -91,6 +91,8 @@ class Family:
     draft: Callable[[Draw], TaskContent]
     easy: bool = False
     """Three replies at most, on pages that a small policy can read whole."""
+    may_be_infeasible: bool = False
+    """Some of its tasks cannot be done: a wrong `give_up` costs `GIVING_UP_COSTS`."""
 
 
 def link(name: str, near: str = "", nth: int = 0) -> Step:

@@ -384,7 +384,7 @@ MAIL = (
     Family("mail_code", code, easy=True),
     Family("mail_count", count),
     Family("mail_delete", delete, easy=True),
-    Family("mail_forward", forward),
+    Family("mail_forward", forward, may_be_infeasible=True),
     Family("mail_label", label),
     Family("mail_note", note),
     Family("mail_reply", reply),

@@ -429,7 +429,7 @@ SETTINGS = (
     Family("settings_count", count),
     Family("settings_danger", danger),
     Family("settings_defaults", defaults),
-    Family("settings_find", find),
+    Family("settings_find", find, may_be_infeasible=True),
     Family("settings_number", set_number, easy=True),
     Family("settings_open", open_section, easy=True),
     Family("settings_read", read, easy=True),

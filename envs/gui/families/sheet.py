@@ -297,7 +297,7 @@ def _number(draw: Draw, now: str) -> str:
 
 
 SHEET = (
-    Family("sheet_change", change),
+    Family("sheet_change", change, may_be_infeasible=True),
     Family("sheet_copy", copy_over),
     Family("sheet_correct", correct, easy=True),
     Family("sheet_count", count),

@@ -463,11 +463,11 @@ def _with_status(world: ShopWorld, number: str, **fields: Unpack[OrderChange]) -
 SHOP = (
     Family("shop_add", add, easy=True),
     Family("shop_budget", budget),
-    Family("shop_cancel", cancel, easy=True),
+    Family("shop_cancel", cancel, easy=True, may_be_infeasible=True),
     Family("shop_cheapest", cheapest),
     Family("shop_count", count, easy=True),
     Family("shop_coupon", coupon),
-    Family("shop_find", find),
+    Family("shop_find", find, may_be_infeasible=True),
     Family("shop_order", order, easy=True),
     Family("shop_remove", remove, easy=True),
     Family("shop_return", give_back),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,7 +70,32 @@ def open_osworld(
         tasks = {**_all(tasks, "train"), **_all(heldout_tasks, "heldout")}
         left_out += [entry for entry in heldout_left_out if entry.name not in tasks]
     selection = Selection(len(tasks), tuple(left_out))
-    return OsworldTasks({name: task for name, (task, _) in tasks.items()}, str(path), selection)
+    priced = _priced({name: task for name, (task, _) in tasks.items()})
+    return OsworldTasks(priced, str(path), selection)
+
+
+def _priced(tasks: Mapping[str, GuiTask]) -> Mapping[str, GuiTask]:
+    """Giving up wrongly costs what giving up everything would earn, over a split and its families."""
+    sets: dict[tuple[Split, str], list[GuiTask]] = {}
+    for task in tasks.values():
+        for family in ("", task.family):
+            sets.setdefault((task.split, family), []).append(task)
+    costs: dict[Split, float] = {}
+    for (split, _), members in sets.items():
+        infeasible = sum(_is_infeasible(task) for task in members)
+        if infeasible < len(members):
+            cost = math.ceil(1000 * infeasible / (len(members) - infeasible)) / 1000
+            costs[split] = max(cost, costs.get(split, 0.0))
+    return {
+        name: replace(task, grader=replace(task.grader, giving_up_costs=costs.get(task.split, 0.0)))
+        if isinstance(task.grader, OsworldGrader) and not task.grader.infeasible
+        else task
+        for name, task in tasks.items()
+    }
+
+
+def _is_infeasible(task: GuiTask) -> bool:
+    return isinstance(task.grader, OsworldGrader) and task.grader.infeasible
 
 
 _Read = dict[str, tuple[GuiTask, str]]
@@ -108,7 +134,7 @@ def _read(path: Path, allow: Sequence[Allowed]) -> tuple[_Read, list[LeftOut]]:
 
 def _refuse_infeasible(tasks: _Read, selection: Selection, path: Path) -> None:
     """Giving up at once would be all that is learned. Raises TaskError."""
-    if all(isinstance(t.grader, OsworldGrader) and t.grader.infeasible for t, _ in tasks.values()):
+    if all(_is_infeasible(task) for task, _ in tasks.values()):
         reasons = "".join(f"\n{line}" for line in selection.lines())
         raise TaskError(
             f"{path}: all {len(tasks)} tasks that can be used here are infeasible: give_up solves "

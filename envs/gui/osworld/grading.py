@@ -1,7 +1,8 @@
 """OSWorld's evaluators over what is left in the browser: getters, metrics, and how they combine.
 
 `infeasible` is worth 1 when the model said itself that it gives up, and nothing else gives up for
-it; for all other tasks giving up is worth 0. With "and" any 0 makes 0, else the mean counts; with
+it. For all other tasks giving up is a failure, as in OSWorld, and costs so much that who gives up
+every task of a set earns nothing in all (`files.py`). With "and" any 0 makes 0, else the mean counts; with
 "or" the best counts.
 """
 
@@ -56,6 +57,8 @@ class OsworldGrader:
     facts_script: str = ""
     end_pages: tuple[str, ...] = ()
     """URLs whose pages are looked at when the episode is over."""
+    giving_up_costs: float = 0.0
+    """What a `give_up` takes where the task can be done."""
 
     @property
     def infeasible(self) -> bool:
@@ -69,7 +72,7 @@ class OsworldGrader:
         if self.infeasible:
             return (1.0, ()) if final_state.gave_up else (0.0, ("the task cannot be done",))
         if final_state.gave_up:
-            return 0.0, ("the task can be done, and was given up",)
+            return 0.0 - self.giving_up_costs, ("the task can be done, and was given up",)
         scores = [_score(check, final_state) for check in self.checks]
         missing = tuple(
             f"{check.metric} of {check.result['type']} gave {score:g}"

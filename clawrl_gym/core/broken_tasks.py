@@ -1,0 +1,19 @@
+"""How people are told of tasks whose verifiers give no verdict, whatever was done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+
+_MOST_NAMED = 3
+
+
+def broken_line(broken: Mapping[str, str]) -> str:
+    """Tasks that are not drawn, in words."""
+    some = "; ".join(f"{name}: {reason}" for name, reason in islice(broken.items(), _MOST_NAMED))
+    more = f"; and {len(broken) - _MOST_NAMED} more" if len(broken) > _MOST_NAMED else ""
+    tasks = "1 task is" if len(broken) == 1 else f"{len(broken)} tasks are"
+    return (
+        f"{tasks} broken and not drawn ({some}{more}); `validate` looks again, and a task that is "
+        "mended is drawn again"
+    )

@@ -1,0 +1,309 @@
+"""Whether an answer says the value that is expected, however it is written, and no other.
+
+An expected number, date or time is compared by its value: the answer must hold that value and none
+besides it. Words may stand around it that change no value: articles, forms of "be", what the
+question itself says, and what is counted (words that end with an s). Any other word ("not", "or", "about", "half") makes it
+another answer: unknown words are refused, as nothing wrong may pass. A list is compared item by
+item in its order. Other texts are compared whole, or behind "... is".
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+_FRAME = frozenset(
+    "the a an is are was were be it it's its there there's that that's this these those here you i "
+    "i've we they have has had found see shows show says say answer result value total final of for "
+    "in on at to by from with your my our as and exactly only just altogether left remaining "
+    "available currently now so correct number count amount sum price cost date time day name "
+    "listed shown given page contains holds includes".split()
+)
+"""Words that change no value."""
+_CHANGES = frozenset(
+    "not no never neither nor none nothing without except excluding but or either maybe perhaps "
+    "possibly probably might may could would should unlikely doubt about around approximately "
+    "roughly almost nearly over under above below more less fewer least most up down than minus "
+    "plus times half double twice before after until since between if unless wrong incorrect false "
+    "other others another else instead rather both all any zero one two three four five six seven "
+    "eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen "
+    "twenty thirty forty fifty sixty seventy eighty ninety hundred hundreds thousand thousands "
+    "million millions billion dozen dozens first second third last next previous always besides "
+    "perhaps unlike versus".split()
+)
+"""Words that may change a value: they count even where the question has them."""
+_ENDS_WELL = frozenset("is are was were says say called named".split())
+_AFTER_TEXT = frozenset("is it the answer that there are correct".split())
+_PLACES = frozenset("in on of at from for".split())
+_OWNERS = frozenset("the this that your my".split())
+_UNITS = {
+    "usd": "$", "dollar": "$", "dollars": "$", "$": "$", "eur": "€", "euro": "€", "euros": "€",
+    "€": "€", "gbp": "£", "pound": "£", "pounds": "£", "£": "£", "jpy": "¥", "yen": "¥", "¥": "¥",
+    "%": "%", "percent": "%", "kg": "kg", "kilogram": "kg", "kilograms": "kg", "g": "g",
+    "gram": "g", "grams": "g", "km": "km", "m": "m", "cm": "cm", "mm": "mm", "mi": "mi",
+    "mile": "mi", "miles": "mi", "h": "h", "hour": "h", "hours": "h", "min": "min",
+    "minute": "min", "minutes": "min", "s": "s", "sec": "s", "seconds": "s", "days": "day",
+    "weeks": "week", "months": "month", "years": "year", "kb": "kb", "mb": "mb", "gb": "gb",
+    "tb": "tb", "l": "l", "ml": "ml", "°c": "°c", "°f": "°f", "people": "",
+}  # fmt: skip
+_MONTHS = {
+    name[:length]: number
+    for number, name in enumerate(
+        ("january february march april may june july august september october november "
+         "december").split(), 1)
+    for length in (3, 4, len(name)) if length == len(name) or length == 3 or name == "september"
+}  # fmt: skip
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTH = f"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\\.?"
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_YEAR = r"(?:,?\s+(?P<year>\d{4}))?"
+_DATES = (
+    re.compile(
+        r"(?P<year>\d{4})(?P<sign>[-/.])(?P<month>\d{1,2})(?P=sign)(?P<day>\d{1,2})(?![\w])"
+    ),
+    re.compile(r"(?P<one>\d{1,2})(?P<sign>[-/.])(?P<other>\d{1,2})(?P=sign)(?P<year>\d{4})(?!\w)"),
+    re.compile(rf"{_MONTH}\s+(?:the\s+)?{_DAY}(?!\d){_YEAR}(?!\w)"),
+    re.compile(rf"{_DAY}\s+(?:of\s+)?{_MONTH}(?!\w){_YEAR}(?!\w)"),
+)
+_TIME = re.compile(
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::00)?)?\s*(?P<half>[ap])\.?m\b\.?"
+    r"|(?P<hour24>\d{1,2}):(?P<minute24>\d{2})(?::00)?(?![\w:])"
+)
+_NUMBER = re.compile(
+    r"(?P<minus>-)?\s?(?P<sign>[$€£¥])?\s?(?P<inner>-)?"
+    r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+(?:e[+-]?\d{1,3})?)(?P<unit>\s?%|[a-z°]+)?(?!\w|[.,/:]\d|-\d)"
+)
+_WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
+_SEPARATOR = re.compile(r"\s*(?:[;\n|&]|,(?!\d{3}(?!\d))|\band\b)\s*")
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
+_HARMLESS = frozenset(" .,:;!\"'()[]*_`=\n")
+_QUOTES = " \t\n\"'`*_"
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    value: Decimal
+    unit: str = ""
+
+    def is_said_by(self, other: object) -> bool:
+        if not isinstance(other, _Number) or self.value != other.value:
+            return False
+        if "%" in (self.unit, other.unit):
+            return self.unit == other.unit or (self.unit == "%" and not other.unit)
+        return not self.unit or not other.unit or self.unit == other.unit
+
+
+@dataclass(frozen=True, slots=True)
+class _Date:
+    readings: frozenset[tuple[int, int, int]]
+    """Year (0: not said), month, day; two where day and month may be swapped."""
+    written: tuple[int, int] = (0, 0)
+
+    def is_said_by(self, other: object) -> bool:
+        if not isinstance(other, _Date) or self.readings != other.readings:
+            return False
+        return len(self.readings) == 1 or self.written == other.written
+
+    @property
+    def weekday(self) -> str:
+        (year, month, day), *_ = self.readings
+        return _DAYS[datetime.date(year, month, day).weekday()] if year else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    minute: int
+
+    def is_said_by(self, other: object) -> bool:
+        return self == other
+
+
+_Value = _Number | _Date | _Time
+
+
+def same_answer(expected: str, answer: str | None, question: str = "") -> bool:
+    """Whether `answer` says what is expected, and nothing else. `question`: what was asked."""
+    if answer is None:
+        return False
+    if _plain(expected) == _plain(answer):
+        return True
+    value = _value(_plain(expected))
+    if value is not None:
+        return _says_only(value, _plain(answer), question)
+    items = _items(expected)
+    if len(items) > 1:
+        return _same_items(items, answer, question)
+    return _is_framed(_plain(expected), _plain(answer), question)
+
+
+def _plain(text: str) -> str:
+    """Without what only sets it: case, spaces, quotes, a full stop."""
+    text = unicodedata.normalize("NFKC", text).replace("\u2212", "-").replace("\u2019", "'")
+    text = " ".join(text.casefold().split())
+    while text != (stripped := text.strip(_QUOTES).rstrip(".!").rstrip()):
+        text = stripped
+    return text
+
+
+def _value(text: str) -> _Value | None:
+    """The one value that a whole text is."""
+    found = _read(text, 0)
+    return found[0] if found is not None and found[1] == len(text) else None
+
+
+def _read(text: str, at: int) -> tuple[_Value, int] | None:
+    """The date, time or number that stands at a place, and where it ends."""
+    for pattern in _DATES:
+        match = pattern.match(text, at)
+        date = _date(match) if match is not None else None
+        if match is not None and date is not None:
+            return date, match.end()
+    if (match := _TIME.match(text, at)) is not None and (time := _time(match)) is not None:
+        return time, match.end()
+    match = _NUMBER.match(text, at)
+    if match is None or (match["minus"] and match["inner"]):
+        return None
+    unit = (match["unit"] or "").strip()
+    if unit and unit not in _UNITS:
+        return None
+    end = match.end()
+    if not unit and (word := re.compile(r"\s+([a-z]+)").match(text, end)) and word[1] in _UNITS:
+        unit, end = word[1], word.end()
+    number = Decimal(match["digits"].replace(",", ""))
+    negative = match["minus"] or match["inner"]
+    units = {_UNITS[one] for one in (match["sign"], unit) if one}
+    if len(units) > 1:
+        return None
+    return _Number(-number if negative else number, next(iter(units), "")), end
+
+
+def _date(match: re.Match[str]) -> _Date | None:
+    parts = match.groupdict()
+    year = int(parts.get("year") or 0)
+    if parts.get("one"):
+        one, other = int(match["one"]), int(match["other"])
+        pairs, written = {(one, other), (other, one)}, (one, other)
+    else:
+        month = match["month"]
+        pairs = {(_MONTHS[month] if month in _MONTHS else int(month), int(match["day"]))}
+        written = (0, 0)
+    readings = set()
+    for month_number, day in pairs:
+        try:
+            datetime.date(year or 2000, month_number, day)
+        except ValueError:
+            continue
+        readings.add((year, month_number, day))
+    return _Date(frozenset(readings), written) if readings else None
+
+
+def _time(match: re.Match[str]) -> _Time | None:
+    hour = int(match["hour"] or match["hour24"])
+    minute = int(match["minute"] or match["minute24"] or 0)
+    if match["half"]:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if match["half"] == "p" else 0)
+    return _Time(60 * hour + minute) if hour < 24 and minute < 60 else None
+
+
+def _says_only(value: _Value, text: str, question: str) -> bool:
+    """Every value of the text is this one, and all words around it change nothing."""
+    words, at, said = list[str](), 0, False
+    known = _words_of(question)
+    while at < len(text):
+        starts = not at or not (text[at - 1].isalnum() or text[at - 1] in ".,/:-$€£¥")
+        found = _read(text, at) if starts or text[at - 1] == ":" else None
+        if found is not None:
+            if not value.is_said_by(found[0]):
+                return False
+            said, at = True, found[1]
+            words.append("")
+            continue
+        word = _WORD.match(text, at)
+        if word is not None:
+            if not _changes_nothing(word[0], words, value, known):
+                return False
+            words.append(word[0])
+            at = word.end()
+        elif text[at] in _HARMLESS:
+            at += 1
+        else:
+            return False
+    return said
+
+
+def _changes_nothing(
+    word: str, before: Sequence[str], value: _Value, known: frozenset[str]
+) -> bool:
+    if word in _CHANGES or "n't" in word:
+        return False
+    if word in _FRAME or word in known or _stem(word) in known:
+        return True
+    if word in _DAYS:
+        return isinstance(value, _Date) and word == value.weekday
+    if word.endswith("s") and len(word) > 3:
+        return True  # what is counted, or what it does
+    return (
+        isinstance(value, _Number)
+        and "" in before
+        and len(before) > 1
+        and before[-1] in _OWNERS
+        and before[-2] in _PLACES
+    )
+
+
+def _words_of(question: str) -> frozenset[str]:
+    words = [match[0] for match in _WORD.finditer(_plain(question))]
+    return frozenset(words) | {_stem(word) for word in words}
+
+
+def _stem(word: str) -> str:
+    return word.removesuffix("s")
+
+
+def _is_framed(expected: str, text: str, question: str) -> bool:
+    """The expected text behind words that end with "is" or a colon, or before "is the answer"."""
+    if not expected:
+        return False
+    at = text.rfind(expected)
+    if at < 0:
+        return False
+    before, after = text[:at].rstrip(_QUOTES), text[at + len(expected) :].lstrip(_QUOTES)
+    known = _FRAME | _words_of(question)
+    first = [match[0] for match in _WORD.finditer(before)]
+    rest = [match[0] for match in _WORD.finditer(after)]
+    if any(char not in _HARMLESS for char in _WORD.sub("", before + after)):
+        return False
+    if any(word in _CHANGES or word not in known for word in first):
+        return False
+    if before and not (before.endswith((":", "=")) or (first and first[-1] in _ENDS_WELL)):
+        return False
+    if not after:
+        return True
+    ends = after[0] in _HARMLESS or text[at + len(expected)] in _HARMLESS
+    return ends and not before and all(word in _AFTER_TEXT for word in rest)
+
+
+def _items(text: str) -> list[str]:
+    """The items of a list in any of the usual forms."""
+    bare = _BULLET.sub("\n", unicodedata.normalize("NFKC", text)).strip().strip("[]{}()")
+    return [item for one in _SEPARATOR.split(bare) if (item := _plain(one))]
+
+
+def _same_items(expected: Sequence[str], answer: str, question: str) -> bool:
+    said = _items(answer)
+    if len(said) != len(expected):
+        return False
+    first, *rest = zip(expected, said, strict=True)
+    begins = _same_item(*first) or _is_framed(*first, question)
+    return begins and all(_same_item(*pair) for pair in rest)
+
+
+def _same_item(expected: str, item: str) -> bool:
+    value, said = _value(expected), _value(item)
+    return expected == item or (value is not None and value.is_said_by(said))
