@@ -99,6 +99,7 @@ class Update:
             duration_s=stats.duration_s if stats else 0.0,
             groups=self.batch.groups,
             metrics=(stats.metrics if stats else {}) | dict(self.events),
+            group_ids=self.batch.group_ids,
         )
 
 

@@ -407,6 +407,8 @@ class Sample:
     """Hashes of the pictures whose places are in the ids, in their order."""
     strength: float = 1.0
     """Of the evidence, in (0, 1]: the mean over its tokens, each by the size of what it brings."""
+    signal: str = ""
+    """The kind of verdict that a sample of a live turn was made by; `weak` for the weak reward."""
     id: int | None = None
     """Store position; None before it is stored."""
 

@@ -91,6 +91,8 @@ class GatewayStats:
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Answers by route and status; 499 for clients that left."""
     learning: LearningStats = field(default_factory=LearningStats)
+    limited: Counter[str] = field(default_factory=Counter)
+    """Answers 429 by the user's limit that was reached, see `Allowances`."""
 
 
 class GatewayMetrics:
@@ -153,6 +155,12 @@ class _Counts(Collector):
         for kind, count in stats.kinds.items():
             turns.add_metric((kind,), count)
         yield turns
+        limited = CounterMetricFamily(
+            "clawrl_limited", "answers 429 by the user's limit", labels=("limit",)
+        )
+        for limit, count in stats.limited.items():
+            limited.add_metric((limit,), count)
+        yield limited
         tokens = CounterMetricFamily("clawrl_tokens", "tokens of turns", labels=("direction",))
         tokens.add_metric(("prompt",), stats.tokens_prompt)
         tokens.add_metric(("sampled",), stats.tokens_sampled)

@@ -40,6 +40,7 @@ from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.guard import Guard
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.user_queues import UserQueues
+from clawrl_gym.trainers.user_share import UserShare
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import RunView, make_view
@@ -120,9 +121,11 @@ class Service:
             self._view.message, parts.publish_of,
         )  # fmt: skip
         self._lines.on_update = self._on_user_update
+        separate = parts.policy.adapter is not None
+        share = None if separate else UserShare.of(config.live, self._people)
         self._ready = UserQueues(
-            lambda user: BatchQueue.live(config.live, store, user),
-            separate=parts.policy.adapter is not None,
+            lambda user: BatchQueue.live(config.live, store, user, share),
+            separate=separate,
             on_new=self._lines.begin,
         )
         algorithm = build_algorithm(config.trainer, None)
@@ -180,6 +183,10 @@ class Service:
             elif self._config.policy.placement == "nodes":
                 parts.end_cluster_with(stack)
                 running.create_task(self._hold_cluster())
+
+    def _people(self) -> int:
+        """Who may use it, the owner among them."""
+        return 1 + len(self._users.all())
 
     async def _departures(self) -> None:
         await Departures(self._parts.folder.path, self._users, self._remove_user).run()
