@@ -45,7 +45,8 @@ def test_what_one_limit_refuses_takes_nothing_of_another() -> None:
     config = GatewayConfig(feedback_per_minute=1, feedback_per_day=2)
     now_s = 0.0
     allowances = Allowances(config, clock_s=lambda: now_s)
-    for now_s, passes in ((0.0, True), (1.0, False), (2.0, False), (60.0, True), (120.0, False)):
+    for at_s, passes in ((0.0, True), (1.0, False), (2.0, False), (60.0, True), (120.0, False)):
+        now_s = at_s
         if passes:
             allowances.check("anna", "feedback_per_minute", "feedback_per_day")
             continue

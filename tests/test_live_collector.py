@@ -251,7 +251,7 @@ async def test_feedback_after_the_judges_sample_was_trained_makes_another_one(st
         assert await store.samples_of_update(1) == trained.samples
 
 
-MEANWHILE = {
+MEANWHILE: dict[str, tuple[int, dict[str, Any]]] = {
     "the same again": (1, {}), "the opposite": (-1, {}), "a score": (1, {"reward": 0.3}),
     "a correction": (-1, {"detail": {"text": "say it shorter"}}), "neutral": (0, {}),
 }  # fmt: skip
@@ -272,7 +272,7 @@ async def test_feedback_on_a_turn_is_trained_on_once_whatever_comes_later(
             ids = [s.id or 0 for s in taken.samples]
             await store.add_update(UpdateRow(1, 4, 0.1, taken.groups), ids, "c1")
         for _ in range(times):
-            await live.judged(turn, value, "feedback", **dict(changes))
+            await live.judged(turn, value, "feedback", **changes)
         assert await live.batch(1) == []
         used = live.collector.counters["turns/feedback used"]
         assert used == times

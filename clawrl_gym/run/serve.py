@@ -244,6 +244,7 @@ class Service:
             say=self._view.message,
             lock=learners.lock,
             guard=self._guard,
+            ended_by=(),
         )
         parts.policy.gateway.versions.keeper = LiveVersions(loop, self._lines, parts.policy.store)
         async with asyncio.TaskGroup() as loops:
