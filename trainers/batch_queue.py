@@ -122,6 +122,8 @@ class BatchQueue:
         """Those of the newest batch."""
         self._order = asyncio.Lock()
         self._arrived = asyncio.Event()
+        self._void: list[range] = []
+        """Versions that were taken back."""
         self.version = 0
         """The weights' newest version, as the last call of `batch` told it."""
         self.counters: Counter[str] = Counter()
@@ -203,6 +205,9 @@ class BatchQueue:
     def _append(self, group: _QueuedGroup) -> None:
         """One more; of a bounded user's, so many that the oldest gives way."""
         self._waiting.append(group)
+        if any(_is_of(sample, versions) for versions in self._void for sample in group.samples):
+            self.counters["samples/dropped_taken_back"] += len(group.samples)
+            group.empty()
         share = self._share
         if share is None or not share.is_bounded(group.user) or not group.lessons:
             return
@@ -222,6 +227,14 @@ class BatchQueue:
         """
         self._taken[:] = [sample for sample in self._taken if sample.session_id != session_id]
         return self._drop(lambda sample: sample.session_id == session_id)
+
+    def take_back(self, versions: range) -> int:
+        """Versions were taken back: what they sampled is not trained on, now or later. Returns how
+        many samples waited."""
+        self._void.append(versions)
+        dropped = self._drop(lambda sample: _is_of(sample, versions))
+        self.counters["samples/dropped_taken_back"] += dropped
+        return dropped
 
     async def batch(self, number: int, version: int) -> Batch:
         """The next batch, as soon as it is due."""
@@ -366,6 +379,11 @@ class BatchQueue:
 def teaches(sample: Sample) -> bool:
     """Whether any term of the loss has a weight on one of its tokens."""
     return any(sample.advantages_T) or any(sample.distill_T)
+
+
+def _is_of(sample: Sample, versions: range) -> bool:
+    """Whether any of its tokens was sampled by one of the versions."""
+    return any(version in versions for version in set(sample.versions_T))
 
 
 def _candidate(waiting: _QueuedGroup) -> Candidate:

@@ -42,6 +42,10 @@ class LearningStats:
     samples: int = 0
     """That updates were made of."""
     updates: int = 0
+    refused: int = 0
+    """Updates that the guards undid."""
+    rollbacks: int = 0
+    """Times that complaints brought an earlier version back."""
     loss: float | None = None
     """Of the last update."""
     heldout_success: float | None = None
@@ -209,6 +213,12 @@ def _of_learning(learning: LearningStats) -> Iterator[Metric]:
         "clawrl_samples", "samples that updates were made of", value=learning.samples
     )
     yield CounterMetricFamily("clawrl_updates", "updates that serve", value=learning.updates)
+    yield CounterMetricFamily(
+        "clawrl_updates_refused", "updates that the guards undid", value=learning.refused
+    )
+    yield CounterMetricFamily(
+        "clawrl_rollbacks", "times that complaints brought a version back", value=learning.rollbacks
+    )
     if learning.loss is not None:
         yield GaugeMetricFamily("clawrl_loss", "loss of the last update", value=learning.loss)
     if learning.heldout_success is not None:

@@ -142,7 +142,7 @@ class Gateway:
         )
         self._stalls = Stalls(policies, self._turns.outages, lambda: self.stats.inside > 0)
         self._stall_watch: asyncio.Task[None] | None = None
-        self.versions = VersionsApi()
+        self.versions = VersionsApi(self._admission)
         self._feedback = Feedback(self._admission, store, hooks.on_verdict, self._allowances)
         self._sessions_api = SessionsApi(
             self._admission, store, self.sessions, pictures, self._allowances
@@ -213,6 +213,8 @@ class Gateway:
         get("/v1/outages", self._show_outages)
         get("/v1/versions", self.versions.list)
         post("/v1/versions/{version}", self.versions.return_to)
+        post("/v1/versions/{version}/pin", self.versions.pin)
+        delete("/v1/pins/{name}", self.versions.unpin)
         get(link.PATH, self._links.serve)
         app.on_shutdown.append(self._links.close)
         for base in ("", "/sessions/{id}"):

@@ -81,10 +81,11 @@ class LiveCollector:
         judged: bool = True,
         enhancer: Enhancer | None = None,
         make_algorithm: Callable[[], Algorithm] | None = None,
+        on_judged: Callable[[Turn, Verdict], None] = lambda turn, verdict: None,
     ) -> None:
         """`judged`: a judge gives each turn a verdict, which is waited for at a session's end.
         `make_algorithm`: one like `algorithm` for each user with weights of their own, whose
-        running means are theirs alone."""
+        running means are theirs alone. `on_judged` gets the verdict that counts for a live turn."""
         self._config = config
         self._store = store
         self._algorithm = algorithm
@@ -92,6 +93,7 @@ class LiveCollector:
         self._algorithms = {OWNER: algorithm}
         self._ready = ready
         self._judged = judged
+        self._on_judged = on_judged
         self._enhancer = enhancer if algorithm.needs_hints else None
         self._unread: set[int] = set()
         self._events: asyncio.Queue[Verdict | str] = asyncio.Queue()
@@ -169,6 +171,8 @@ class LiveCollector:
         if best is not None and best.id != verdict.id:
             self._counters["turns/overruled"] += 1
             return
+        if session.split == "train":
+            self._on_judged(turn, verdict)
         withdrawn = await self._withdraw(verdict.turn_id)
         sample_count = 0
         hints = self._hints(verdicts)
