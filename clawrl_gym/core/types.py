@@ -294,6 +294,8 @@ class Answer:
     completion_tokens: int | None = None
     duration_s: float = 0.0
     finish_reason: str | None = None
+    version: int | None = None
+    """The weight version that answered; None where the server does not say."""
 
 
 @dataclass(frozen=True, slots=True)

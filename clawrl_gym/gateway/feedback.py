@@ -121,10 +121,13 @@ class Feedback:
             turn_name = "main turn" if turn_id is None else f"turn {turn_id}"
             raise Refusal(404, f"there is no {turn_name}{where}", "turn_not_found")
         session = await self._store.session(turn.session_id)
-        if turn.kind != "main" or session is None or session.source != "live":
+        source = session and session.source
+        if session is not None and session.split != "train":
+            source = "measured"
+        if turn.kind != "main" or source != "live":
             raise Refusal(
                 409,
-                f"turn {turn.id} is a {turn.kind} turn of a {session and session.source} session, "
+                f"turn {turn.id} is a {turn.kind} turn of a {source} session, "
                 "expected a main turn of a live one: others are not trained by feedback",
                 "turn_not_trained",
             )
