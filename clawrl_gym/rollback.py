@@ -3,6 +3,9 @@
 python -m clawrl_gym.rollback runs/serve       # which versions are kept
 python -m clawrl_gym.rollback runs/serve 12
 python -m clawrl_gym.rollback runs/serve 7 --user anna    # of her own weights
+python -m clawrl_gym.rollback runs/serve 12 --pin good    # is kept; canaries are held to it
+python -m clawrl_gym.rollback runs/serve good             # comes back by its name
+python -m clawrl_gym.rollback runs/serve --unpin good
 
 Where the folder is served in, within seconds; else when the run goes on. The weights come back as
 the next version, with the optimizer that they had.
@@ -18,7 +21,13 @@ from pathlib import Path
 from clawrl_gym.core.interrupt import exit_code_of_short
 from clawrl_gym.core.ownership import OWNER, user_named
 from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.versions import kept_versions, return_to
+from clawrl_gym.run.versions import (
+    kept_versions,
+    named_version,
+    pin_version,
+    return_to,
+    unpin_version,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,7 +39,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path, help="the run's folder, runs/serve or runs/NAME")
     parser.add_argument(
-        "version", type=_version, nargs="?", metavar="VERSION", help="one of those that are kept"
+        "version",
+        nargs="?",
+        metavar="VERSION",
+        help="one of those that are kept, by its number or the name it is pinned by",
     )
     parser.add_argument(
         "--user",
@@ -39,11 +51,31 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="NAME",
         help="whose weights; the run's own by default",
     )
+    parser.add_argument(
+        "--pin", metavar="NAME", help="keep the version under this name instead of going back to it"
+    )
+    parser.add_argument("--unpin", metavar="NAME", help="let this name go")
     options = parser.parse_args(arguments)
-    folder = RunFolder(options.folder)
+    if options.pin is not None and options.version is None:
+        parser.error("got --pin without VERSION, expected one of those that are kept")
+    if options.unpin is not None and (options.version is not None or options.pin is not None):
+        parser.error("got --unpin with VERSION or --pin, expected it alone")
+    return exit_code_of_short(lambda: _act(RunFolder(options.folder), options))
+
+
+def _act(folder: RunFolder, options: argparse.Namespace) -> None:
+    if options.unpin is not None:
+        unpin_version(folder, options.unpin, options.user)
+        sys.stdout.write(f"{options.unpin} is pinned no more\n")
+        return
     if options.version is None:
-        return exit_code_of_short(lambda: _list(folder, options.user))
-    return exit_code_of_short(lambda: _return(folder, options.version, options.user))
+        return _list(folder, options.user)
+    text = options.version
+    version = int(text) if text.isdecimal() else named_version(folder, text, options.user)
+    if options.pin is None:
+        return _return(folder, version, options.user)
+    pin_version(folder, options.pin, version, options.user)
+    sys.stdout.write(f"version {version} is kept as {options.pin}\n")
 
 
 def _list(folder: RunFolder, user: str) -> None:
@@ -55,7 +87,8 @@ def _list(folder: RunFolder, user: str) -> None:
         if kept["created_s"] is not None:
             made = time.strftime("%Y-%m-%d %H:%M", time.localtime(kept["created_s"]))
         again = "" if kept["returned_to"] is None else f"  version {kept['returned_to']} again"
-        sys.stdout.write(f"{kept['version']}  {made}{again}\n")
+        names = "".join(f"  [{name}]" for name in kept.get("pins", []))
+        sys.stdout.write(f"{kept['version']}  {made}{again}{names}\n")
 
 
 def _return(folder: RunFolder, version: int, user: str) -> None:
@@ -65,12 +98,6 @@ def _return(folder: RunFolder, version: int, user: str) -> None:
         sys.stdout.write(f"{name}{version} comes back when the update under way has ended\n")
     else:
         sys.stdout.write(f"{name}{version} is back, as {name}{served_as}\n")
-
-
-def _version(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a version, such as 12")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -233,6 +233,7 @@ class FakeKeeper:
     """Keeps versions 0 and 3 of everybody, and one more of each user."""
 
     def __init__(self) -> None:
+        self.pins: dict[str, int] = {}
         self.kept = {"": [0, 3], "anna": [0, 3, 4], "ben": [0, 3, 5]}
 
     async def versions(self, user: str) -> list[VersionJson]:
@@ -245,6 +246,15 @@ class FakeKeeper:
         if version not in self._kept(user):
             raise ConfigError(f"got version {version}, expected one that is kept")
         return 9
+
+    async def pin(self, version: int, name: str, user: str) -> None:
+        if version not in self._kept(user):
+            raise ConfigError(f"got version {version}, expected one that is kept")
+        self.pins[name] = version
+
+    async def unpin(self, name: str, user: str) -> None:
+        if self.pins.pop(name, None) is None:
+            raise ConfigError(f"got the name {name!r}, expected one that is pinned")
 
     def _kept(self, user: str) -> list[int]:
         if user not in self.kept:

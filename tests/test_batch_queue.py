@@ -365,3 +365,16 @@ async def test_new_weights_serve_as_soon_as_a_batch_is_there(store: Store, tmp_p
     await running
     timeline.close()
     assert learner.seen == [[2, 3], [4, 5], [6, 7]]
+
+
+async def test_what_versions_that_were_taken_back_sampled_is_never_trained_on(store: Store) -> None:
+    ready = live(store, turns=2)
+    await accept_turns(ready, range(2), version=1)
+    await accept_turns(ready, range(2, 3), version=3)
+    assert ready.take_back(range(2, 5)) == 1
+    await accept_turns(ready, range(4, 5), version=4)
+    await accept_turns(ready, range(5, 7), version=5)
+    assert numbers(await due(ready, 5)) == [0, 1]
+    batch = await due(ready, 5)
+    assert (numbers(batch), batch.groups) == ([5, 6], 4)
+    assert ready.counters["samples/dropped_taken_back"] == 2

@@ -53,6 +53,8 @@ ROUTES = {
     ("GET", "/v1/outages"): "owner",
     ("GET", "/link"): "owner",
     ("POST", "/sessions/{id}/film"): "owner",
+    ("POST", "/v1/versions/{version}/pin"): "owner",
+    ("DELETE", "/v1/pins/{name}"): "owner",
     ("POST", "/v1/seats"): "owner",
     ("GET", "/v1/seats/{id}/next"): "owner",
     ("POST", "/v1/seats/{id}/reply"): "owner",
@@ -155,7 +157,7 @@ async def test_no_route_reaches_what_is_anothers(house: House, method: str, rout
     for who in ("owner", "ben"):
         assert (await house.chat(who, f"a secret of {who}", X_Session_Id="s"))[0] == 200
     before = await everything_of(house)
-    path = route.format(id="s", model="tiny", version="3") if "{" in route else route
+    path = route.format(id="s", model="tiny", version="3", name="n") if "{" in route else route
     body = next((value for name, value in BODIES.items() if path.endswith(name)), None)
     status, answer, _ = await house.ask("anna", method, path, body)
     assert "secret" not in str(answer)
@@ -193,6 +195,22 @@ async def test_versions_are_ones_own_and_the_owner_names_whose(house: House) -> 
         assert (status, answer["error"]["message"]) == (404, "there is no user 'zoe'")
     status, answer, _ = await house.ask("anna", "POST", "/v1/versions/5")
     assert (status, answer["error"]["code"]) == (404, "version_not_found")
+
+
+async def test_names_of_versions_are_the_owners_to_give(house: House) -> None:
+    pins, body = house.bench.gateway.versions.keeper.pins, {"name": "good"}  # type: ignore[union-attr]
+    status, answer, _ = await house.ask("owner", "POST", "/v1/versions/3/pin", body)
+    assert (status, answer, pins) == (200, {"version": 3, "name": "good"}, {"good": 3})
+    assert (await house.ask("anna", "POST", "/v1/versions/3/pin", body))[0] == 403
+    assert (await house.ask("anna", "DELETE", "/v1/pins/good"))[0] == 403
+    for path, wrong, status in (
+        ("/v1/versions/9/pin", body, 409), ("/v1/versions/x/pin", body, 400),
+        ("/v1/versions/3/pin", {}, 400), ("/v1/versions/3/pin", {"name": ""}, 400),
+    ):  # fmt: skip
+        assert (await house.ask("owner", "POST", path, wrong))[0] == status, path
+    assert (await house.ask("owner", "DELETE", "/v1/pins/bad"))[0] == 404
+    assert (await house.ask("owner", "DELETE", "/v1/pins/good"))[0] == 200
+    assert not pins
 
 
 async def test_feedback_by_the_number_of_anothers_turn_finds_nothing(house: House) -> None:

@@ -251,6 +251,46 @@ async def test_feedback_after_the_judges_sample_was_trained_makes_another_one(st
         assert await store.samples_of_update(1) == trained.samples
 
 
+MEANWHILE: dict[str, tuple[int, dict[str, Any]]] = {
+    "the same again": (1, {}), "the opposite": (-1, {}), "a score": (1, {"reward": 0.3}),
+    "a correction": (-1, {"detail": {"text": "say it shorter"}}), "neutral": (0, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("later", MEANWHILE)
+@pytest.mark.parametrize("times", [1, 2, 33])
+@pytest.mark.parametrize("recorded", [False, True])
+async def test_feedback_on_a_turn_is_trained_on_once_whatever_comes_later(
+    store: Store, later: str, times: int, recorded: bool
+) -> None:
+    value, changes = MEANWHILE[later]
+    async with collecting(store) as live:
+        turn = await stored(store, a_turn())
+        await live.judged(turn, 1, "feedback")
+        taken = await live.ready.batch(0, 0)
+        if recorded:
+            ids = [s.id or 0 for s in taken.samples]
+            await store.add_update(UpdateRow(1, 4, 0.1, taken.groups), ids, "c1")
+        for _ in range(times):
+            await live.judged(turn, value, "feedback", **changes)
+        assert await live.batch(1) == []
+        used = live.collector.counters["turns/feedback used"]
+        assert used == times
+        assert len((await store.verdicts_of("s"))[turn.id or 0]) == times + 1, "it is on record"
+
+
+async def test_feedback_is_used_once_across_a_restart(store: Store) -> None:
+    async with collecting(store) as live:
+        turn = await stored(store, a_turn())
+        await live.judged(turn, 1, "feedback")
+        taken = await live.ready.batch(0, 0)
+        ids = [s.id or 0 for s in taken.samples]
+        await store.add_update(UpdateRow(1, 4, 0.1, taken.groups), ids, "c1")
+    async with collecting(store, restore=True) as live:
+        await live.judged(turn, -1, "feedback")
+        assert await live.batch(1) == []
+
+
 async def test_feedback_after_the_session_ended_makes_its_sample(store: Store) -> None:
     async with collecting(store) as live:
         turn = await stored(store, a_turn())
@@ -699,7 +739,9 @@ async def test_feedback_takes_the_place_of_the_reward_and_keeps_the_judges_hint(
         await live.judged(turn, -1, "feedback")
         (sample,) = await live.batch()
         assert (sample.advantages_T[-1], sample.distill_T[-1]) == (-1.0, 1.0)
-        await live.judged(turn, 1, "feedback")  # of a trained turn: content after all
+        other = await stored(store, a_turn(index=1), user("shorter"))
+        await live.judged(other, None, "model", detail=HINT)
+        await live.judged(other, 1, "feedback")
         (sample,) = await live.batch()
         assert (sample.reward, sample.distill_T) == (1.0, [])
 

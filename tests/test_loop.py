@@ -14,7 +14,7 @@ from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Decision, Guard
-from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.loop import Publication, Refused, TrainLoop, Update
 from tests.waiting import until
 
 
@@ -64,6 +64,7 @@ async def run(
     best: int | None = None,
     guard: Guard | None = None,
     refused: Collection[int] = (),
+    ended_by: Collection[Refused] = ("update", "publication"),
 ) -> tuple[list[Update], list[int]]:
     published: list[int] = []
     updates: list[Update] = []
@@ -92,6 +93,7 @@ async def run(
         lambda versions: [version for version in versions if version == best],
         learner.calls.append,
         guard=guard,
+        ended_by=ended_by,
     )
     with closing(timeline):
         await loop.run(0, steps)
@@ -490,3 +492,31 @@ async def test_an_error_of_the_learner_itself_is_not_repeated(tmp_path: Path) ->
     with pytest.raises(TrainerError, match="a wrong sample"):
         await run(tmp_path, learner, 1)
     assert learner.calls == ["step"]
+
+
+async def test_a_service_goes_on_however_many_updates_are_refused_and_says_so(
+    tmp_path: Path,
+) -> None:
+    learner = FakeLearner([])
+    config = LearnerConfig(publish="if_not_worse")
+    guard = Refusing(config, list(range(2, 10)))
+    updates, published = await run(tmp_path, learner, 12, config, guard=guard, ended_by=())
+    assert published == list(range(1, 13))
+    refused = [u.version for u in updates if "guard/refused" in u.events]
+    assert refused == list(range(3, 11))
+    warnings = [call for call in learner.calls if call.startswith("WARNING")]
+    assert len(warnings) == 2, "after the third and the sixth"
+    assert all("the last good weights serve on" in warning for warning in warnings)
+    assert "step 10" in learner.calls, "learning goes on"
+
+
+async def test_a_service_goes_back_where_publications_are_refused_again_and_again(
+    tmp_path: Path,
+) -> None:
+    learner = FakeLearner([])
+    updates, published = await run(tmp_path, learner, 8, refused=range(2, 7), ended_by=())
+    assert published == list(range(1, 9))
+    assert [u.version for u in updates if u.is_served] == [1, 7, 8]
+    (warning,) = [call for call in learner.calls if call.startswith("WARNING")]
+    assert "version 1 serve on, and learning goes on from them" in warning
+    assert learner.calls[learner.calls.index(warning) + 1] == "load 000001"

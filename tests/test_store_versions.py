@@ -136,8 +136,8 @@ def make_version_2(folder: Path) -> list[tuple[int, list[int]]]:
     for statement in VERSION_2:
         db.execute(statement)
     columns = sample_columns(LIVE_SAMPLE)
-    del columns["distill"], columns["lessons"], columns["pictures"], columns["strength"]
-    del columns["temperature"]
+    for later in ("distill", "lessons", "pictures", "strength", "signal", "temperature"):
+        del columns[later]
     marks = ", ".join("?" * len(columns))
     db.execute(
         f"INSERT INTO samples ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values())

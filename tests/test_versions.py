@@ -130,3 +130,23 @@ async def test_a_folder_in_use_is_asked_over_its_gateway(
     with pytest.raises(PolicyError, match=r"ask there, POST /v1/versions/1\?user=anna"):
         await asyncio.to_thread(return_to, run, 1, "anna")
     await store.close()
+
+
+def test_a_version_is_pinned_by_name_comes_back_by_it_and_is_let_go(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str) -> tuple[int, str]:
+        code = rollback.main([str(run.path), *arguments])
+        output = capsys.readouterr()
+        return code, output.out + output.err
+
+    assert said("1", "--pin", "good") == (0, "version 1 is kept as good\n")
+    assert said()[1].splitlines()[1].endswith("  [good]")
+    code, why = said("best")
+    assert (code, "'best', expected a version or a name that is pinned: good" in why) == (2, True)
+    assert said("7", "--pin", "late")[0] == said("--unpin", "late")[0] == 2
+    assert said("good") == (0, "version 1 is back, as version 3\n")
+    assert said("--unpin", "good") == (0, "good is pinned no more\n")
+    for wrong in (["--pin", "good"], ["1", "--unpin", "good"], ["1", "--pin", "a", "--unpin", "a"]):
+        with pytest.raises(SystemExit):
+            rollback.main([str(run.path), *wrong])

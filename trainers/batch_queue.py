@@ -10,6 +10,9 @@ the next B samples that teach something, or, when the oldest of them has waited 
 there is: a sample without an advantage, a stale or a withdrawn one neither fills a batch nor makes
 one due. Waiting costs nothing: an arrival or the deadline wakes it up.
 
+Where all users share the weights, `UserShare` bounds what one of them has of a batch: then a batch
+need not be the groups at the front, and an update names those that it used.
+
 A group is trained whole or not at all: its advantages compare its episodes, and what is left of
 them would push the policy to whatever ended late. One sample that is too old, or was taken out,
 takes all others with it.
@@ -27,10 +30,13 @@ from dataclasses import dataclass
 from typing import Self
 
 from clawrl_gym.config import LiveConfig, RolloutConfig
-from clawrl_gym.core.ownership import OWNER
+from clawrl_gym.core.ownership import OWNER, user_of
 from clawrl_gym.core.types import Compared, Group, Sample
 from clawrl_gym.store import Store
+from clawrl_gym.trainers.user_share import Candidate, UserShare, influence_of
 
+_MOST_HELD = 64
+"""Samples of one bounded user that wait; more push the oldest out."""
 _MOST_TRIES = 8
 """Dynamic sampling: times the groups of a batch that one batch uses up at most."""
 
@@ -49,6 +55,8 @@ class Batch:
     """Groups of them that teach nothing, because no episode is better than another."""
     solved_groups: int = 0
     """Groups among these whose episodes all solved their task."""
+    group_ids: tuple[int, ...] | None = None
+    """Those that it uses up; None: the first ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,8 @@ class ByTurns:
     turns: int
     flush_s: float
     """From the acceptance of the oldest one on (or from its restoration)."""
+    share: UserShare | None = None
+    """What one user may have of a batch; None: all of it."""
 
 
 @dataclass(slots=True)
@@ -79,14 +89,24 @@ class _QueuedGroup:
     lessons: int
     """Samples that teach something."""
     since_s: float
+    number: int = -1
+    """The group's id; -1 where nobody asks for it."""
+    user: str = OWNER
+    """Whose session it comes from."""
+    influence: float = 0.0
+    """See `influence_of`."""
     is_solved: bool = False
     """All its episodes solved their task; False also where an earlier process accepted it."""
     is_withdrawn: bool = False
 
     @classmethod
-    def of(cls, samples: list[Sample], *, is_solved: bool = False) -> Self:
+    def of(cls, samples: list[Sample], number: int = -1, *, is_solved: bool = False) -> Self:
         oldest = min(map(_oldest_version, samples), default=-1)
-        return cls(samples, oldest, sum(map(teaches, samples)), time.monotonic(), is_solved)
+        user = user_of(samples[0].session_id) if samples else OWNER
+        return cls(
+            samples, oldest, sum(map(teaches, samples)), time.monotonic(), number, user,
+            sum(map(influence_of, samples)), is_solved,
+        )  # fmt: skip
 
     def empty(self) -> None:
         """Its place stays, so that batches are the same groups after a resumption."""
@@ -109,6 +129,8 @@ class BatchQueue:
         """Those of the newest batch."""
         self._order = asyncio.Lock()
         self._arrived = asyncio.Event()
+        self._void: list[range] = []
+        """Versions that were taken back."""
         self.version = 0
         """The weights' newest version, as the last call of `batch` told it."""
         self.counters: Counter[str] = Counter()
@@ -121,9 +143,15 @@ class BatchQueue:
         return cls(store, rule, config.max_staleness)
 
     @classmethod
-    def live(cls, config: LiveConfig, store: Store, user: str = OWNER) -> Self:
+    def live(
+        cls,
+        config: LiveConfig,
+        store: Store,
+        user: str = OWNER,
+        share: UserShare | None = None,
+    ) -> Self:
         """For groups of one turn."""
-        rule = ByTurns(config.batch_turns, config.flush_s)
+        rule = ByTurns(config.batch_turns, config.flush_s, share)
         return cls(store, rule, config.max_staleness, user)
 
     @property
@@ -148,15 +176,27 @@ class BatchQueue:
             return math.nan
         return self._flush_in_s(self._rule)
 
-    def restore(self, groups: list[list[Sample]]) -> None:
-        """Groups that an earlier process accepted and no update used, in their order.
+    @property
+    def held(self) -> Counter[str]:
+        """Samples that wait until others' make room for them, by user."""
+        share = self._share
+        if share is None:
+            return Counter()
+        teaching = [waiting for waiting in self._waiting if self._effective(waiting)]
+        fitting = set(share.fitting([_candidate(waiting) for waiting in teaching], None))
+        held = [waiting for at, waiting in enumerate(teaching) if at not in fitting]
+        return sum((Counter({one.user: one.lessons}) for one in held), Counter[str]())
+
+    def restore(self, groups: list[list[Sample]], numbers: Sequence[int] | None = None) -> None:
+        """Groups that an earlier process accepted and no update used, in their order, and their
+        ids.
 
         Of several samples of one turn only the newest stays: it replaced the others.
         """
         newest = {sample.turn_id: sample.id for samples in groups for sample in samples}
-        for samples in groups:
+        for samples, number in zip(groups, numbers or [-1] * len(groups), strict=True):
             newest_samples = [s for s in samples if s.turn_id is None or newest[s.turn_id] == s.id]
-            self._waiting.append(_QueuedGroup.of(newest_samples))
+            self._append(_QueuedGroup.of(newest_samples, number))
         self._arrived.set()
 
     async def accept(
@@ -167,9 +207,23 @@ class BatchQueue:
             stored = await self._store.add_group(group, samples, compared, self._user)
             solved = [e.success for e in group.episodes_G if e.reward is not None]
             is_solved = bool(solved) and all(solved)
-            self._waiting.append(_QueuedGroup.of(stored, is_solved=is_solved))
+            self._append(_QueuedGroup.of(stored, group.id, is_solved=is_solved))
         self._arrived.set()
         return stored
+
+    def _append(self, group: _QueuedGroup) -> None:
+        """One more; of a bounded user's, so many that the oldest gives way."""
+        self._waiting.append(group)
+        if any(_is_of(sample, versions) for versions in self._void for sample in group.samples):
+            self.counters["samples/dropped_taken_back"] += len(group.samples)
+            group.empty()
+        share = self._share
+        if share is None or not share.is_bounded(group.user) or not group.lessons:
+            return
+        of_user = [one for one in self._waiting if one.user == group.user and one.lessons]
+        if len(of_user) > _MOST_HELD:
+            self.counters["samples/dropped_over_share"] += len(of_user[0].samples)
+            of_user[0].empty()
 
     def withdraw(self, turn_id: int) -> int:
         """Empty the groups of a turn's waiting samples; returns how many samples that were."""
@@ -182,6 +236,14 @@ class BatchQueue:
         """
         self._taken[:] = [sample for sample in self._taken if sample.session_id != session_id]
         return self._drop(lambda sample: sample.session_id == session_id)
+
+    def take_back(self, versions: range) -> int:
+        """Versions were taken back: what they sampled is not trained on, now or later. Returns how
+        many samples waited."""
+        self._void.append(versions)
+        dropped = self._drop(lambda sample: _is_of(sample, versions))
+        self.counters["samples/dropped_taken_back"] += dropped
+        return dropped
 
     async def batch(self, number: int, version: int) -> Batch:
         """The next batch, as soon as it is due."""
@@ -200,11 +262,17 @@ class BatchQueue:
                 async with asyncio.timeout(None if math.isnan(pause_s) else pause_s):
                     await self._arrived.wait()
 
+    @property
+    def _share(self) -> UserShare | None:
+        return self._rule.share if isinstance(self._rule, ByTurns) else None
+
     def _due(self) -> int:
-        """How many groups from the front make a batch now; 0 for not yet."""
+        """How many groups make a batch now; 0 for not yet."""
         rule = self._rule
         if isinstance(rule, ByGroups):
             return self._whole(rule)
+        if rule.share is not None:
+            return len(self._shared(rule, rule.share))
         effective, wanted = 0, max(rule.turns, self._wanted_now())
         for groups, waiting in enumerate(self._waiting, 1):
             effective += self._effective(waiting)
@@ -212,9 +280,26 @@ class BatchQueue:
                 return groups
         return len(self._waiting) if effective and self._flush_in_s(rule) <= 0 else 0
 
+    def _shared(self, rule: ByTurns, share: UserShare) -> list[_QueuedGroup]:
+        """The groups of the batch that is due now, of which nobody has too large a share."""
+        teaching = [waiting for waiting in self._waiting if self._effective(waiting)]
+        candidates = [_candidate(waiting) for waiting in teaching]
+        fitting = [teaching[at] for at in share.fitting(candidates, None)]
+        if not fitting:
+            return []
+        wanted = max(rule.turns, self._needed(fitting))
+        if any(share.is_bounded(waiting.user) for waiting in teaching):
+            wanted = max(wanted, share.smallest_batch)
+        if batch := [teaching[at] for at in share.fitting(candidates, wanted)]:
+            return batch
+        is_over = time.monotonic() - min(waiting.since_s for waiting in fitting) >= rule.flush_s
+        return fitting if is_over else []
+
     def _wanted_now(self) -> int:
         """Samples of a batch so that all that wait are used before the oldest are too old."""
-        waiting = [waiting for waiting in self._waiting if self._effective(waiting)]
+        return self._needed([waiting for waiting in self._waiting if self._effective(waiting)])
+
+    def _needed(self, waiting: Sequence[_QueuedGroup]) -> int:
         if not waiting:
             return 0
         oldest = min(group.oldest_version for group in waiting)
@@ -242,10 +327,36 @@ class BatchQueue:
         return not (isinstance(self._rule, ByGroups) and self._rule.dynamic) or waiting.lessons > 0
 
     def _flush_in_s(self, rule: ByTurns) -> float:
+        if rule.share is not None:
+            teaching = [waiting for waiting in self._waiting if self._effective(waiting)]
+            fitting = rule.share.fitting([_candidate(waiting) for waiting in teaching], None)
+            since_s = [teaching[at].since_s for at in fitting]
+            return min(since_s, default=math.nan) + rule.flush_s - time.monotonic()
         oldest_s = next((w.since_s for w in self._waiting if self._effective(w)), None)
         return math.nan if oldest_s is None else oldest_s + rule.flush_s - time.monotonic()
 
+    def _take_shared(self, number: int, batch: Sequence[_QueuedGroup]) -> Batch:
+        """A batch, and with it what teaches nothing any more; others wait on."""
+        taken = set(map(id, batch))
+        used, left = list[_QueuedGroup](), deque[_QueuedGroup]()
+        for waiting in self._waiting:
+            is_used = id(waiting) in taken or not self._effective(waiting)
+            (used if is_used else left).append(waiting)
+            if is_used and waiting.samples and self._is_stale(waiting):
+                self.counters["groups/dropped_stale"] += 1
+                self.counters["samples/dropped_stale"] += len(waiting.samples)
+        for waiting in left:  # or each new sample would make a small batch of its own
+            waiting.since_s = time.monotonic()
+        self._waiting = left
+        samples = [sample for waiting in batch for sample in waiting.samples]
+        self._taken = samples
+        ids = tuple(waiting.number for waiting in used)
+        return Batch(number, len(used), samples, len(used), group_ids=ids)
+
     def _take(self, number: int, groups: int) -> Batch:
+        rule = self._rule
+        if isinstance(rule, ByTurns) and rule.share is not None:
+            return self._take_shared(number, self._shared(rule, rule.share))
         samples: list[Sample] = []
         outstanding = equal = solved = 0
         for _ in range(groups):
@@ -281,6 +392,15 @@ class BatchQueue:
 def teaches(sample: Sample) -> bool:
     """Whether any term of the loss has a weight on one of its tokens."""
     return any(sample.advantages_T) or any(sample.distill_T)
+
+
+def _is_of(sample: Sample, versions: range) -> bool:
+    """Whether any of its tokens was sampled by one of the versions."""
+    return any(version in versions for version in set(sample.versions_T))
+
+
+def _candidate(waiting: _QueuedGroup) -> Candidate:
+    return Candidate(waiting.user, waiting.lessons, waiting.influence)
 
 
 def _oldest_version(sample: Sample) -> int:

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from clawrl_gym.config import GuardsConfig, LearnerConfig
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.trainers.canaries import Canaries
 from clawrl_gym.trainers.packing import trainable
 
 _REMEMBERED = 16
@@ -66,9 +67,14 @@ class Decision:
 class Guard:
     """Remembers what served, and compares."""
 
-    def __init__(self, config: GuardsConfig, learner: Reviewer) -> None:
+    _canaries: Canaries | None = None
+
+    def __init__(
+        self, config: GuardsConfig, learner: Reviewer, canaries: Canaries | None = None
+    ) -> None:
         self._config = config
         self._learner = learner
+        self._canaries = canaries
         self._replay: deque[Sample] = deque(maxlen=config.replay_samples)
         self._norms: deque[float] = deque(maxlen=_REMEMBERED)
         self._lengths: deque[float] = deque(maxlen=_REMEMBERED)
@@ -79,6 +85,18 @@ class Guard:
         """Samples that were deleted are not read again."""
         kept = [sample for sample in self._replay if not is_gone(sample)]
         self._replay = deque(kept, maxlen=self._config.replay_samples)
+        if self._canaries is not None:
+            self._canaries.forget(is_gone)
+
+    async def serving(self, version: int) -> None:
+        """Before an update of the weights that serve as `version`: measure the canaries."""
+        if self._canaries is not None:
+            await self._canaries.before(version)
+
+    async def serves(self, version: int, samples: Sequence[Sample]) -> None:
+        """What was decided on last serves, as `version`, having learned of `samples`."""
+        if self._canaries is not None:
+            await self._canaries.serve(version, samples)
 
     async def before(self, samples: Sequence[Sample]) -> None:
         """Note what the weights say before an update of `samples`, of which some are read where
@@ -107,11 +125,22 @@ class Guard:
         )
         if self._before is not None:
             self._compare(self._before, await self._learner.review(self._replayed), decision)
+        if self._canaries is not None:
+            await self._look_at_canaries(self._canaries, decision)
         if not decision.refusals:
             self._norms.extend([norm] if math.isfinite(norm) else [])
             self._lengths.append(length)
             self._replay.extend(_spread(_valued(samples), _FROM_EACH))
         return decision
+
+    async def _look_at_canaries(self, canaries: Canaries, decision: Decision) -> None:
+        config = self._config
+        since_before, since_anchor = await canaries.compare()
+        worst, drift = since_before.worst, since_anchor.worst
+        decision.check("canary", worst, config.canary, f"canaries lost {worst:.3g} nats a token")
+        decision.check(
+            "drift", drift, config.drift, f"canaries are {drift:.3g} nats a token below the anchor"
+        )
 
     def _compare(self, before: Review, after: Review, decision: Decision) -> None:
         config = self._config
@@ -123,9 +152,13 @@ class Guard:
         )
 
 
-def guard_of(config: LearnerConfig, learner: Reviewer) -> Guard | None:
-    """None where every update serves."""
-    return Guard(config.guards, learner) if config.publish == "if_not_worse" else None
+def guard_of(
+    config: LearnerConfig, learner: Reviewer, canaries: Canaries | None = None
+) -> Guard | None:
+    """None where every update serves, or a simulated learner has no weights to look at."""
+    if config.publish != "if_not_worse" or config.backend == "simulated":
+        return None
+    return Guard(config.guards, learner, canaries)
 
 
 def _gain(samples: Sequence[Sample], before: Review, after: Review) -> float:

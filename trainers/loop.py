@@ -13,35 +13,34 @@ from __future__ import annotations
 
 import asyncio
 import math
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.core.whole_folder import link_folder
-from clawrl_gym.policy.checkpoints import LEARNER, checkpoint_dir, list_checkpoints
+from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Guard
 from clawrl_gym.trainers.no_gradient import NoGradient, no_gradient
+from clawrl_gym.trainers.retention import Retention, size_bytes
 
 RETURNED_TO = "learner/returned_to"
 """Metric of an update without a batch: the version whose weights came back."""
-_PRUNED = ".pruned"
 _SMALL_BYTES = 1 << 30
-_MOST_KEPT = 16
 _MOST_UPDATES = 16
 """Between two checkpoints, however large they are."""
 _MOST_REFUSALS = 3
-"""Publications that are refused in a row before the run ends."""
+"""Publications that are refused in a row before the run ends, or goes back."""
+Refused = Literal["update", "publication"]
+"""By the guards, or by an engine that has other weights than the learner."""
 _REVIVALS = 2
 """How often one update is repeated because the learner's process died."""
 
@@ -100,6 +99,7 @@ class Update:
             duration_s=stats.duration_s if stats else 0.0,
             groups=self.batch.groups,
             metrics=(stats.metrics if stats else {}) | dict(self.events),
+            group_ids=self.batch.group_ids,
         )
 
 
@@ -140,11 +140,13 @@ class TrainLoop:
         lock: AbstractAsyncContextManager[object] | None = None,
         guard: Guard | None = None,
         begins_at: int = 0,
+        ended_by: Collection[Refused] = ("update", "publication"),
     ) -> None:
         """`kept` says which of some updates' checkpoints are wanted, such as the best one's; `say`
         gets a line for a learner that is started again. `lock` is held through each update, where
         several loops share a learner; `guard` decides which updates serve, None: all do.
-        `begins_at`: the version that needs no checkpoint, because its weights can be had again."""
+        `begins_at`: the version that needs no checkpoint, because its weights can be had again.
+        `ended_by`: what ends it when it is refused again and again."""
         self._lock: AbstractAsyncContextManager[object] = nullcontext() if lock is None else lock
         self._config = config
         self._learner = learner
@@ -157,6 +159,8 @@ class TrainLoop:
         self._say = say
         self._guard = guard
         self._begins_at = begins_at
+        self._ended_by = ended_by
+        self._retention = Retention(config, checkpoints)
         self._refusals = 0
         """Of the guard, in a row."""
         self._unserved = 0
@@ -367,7 +371,8 @@ class TrainLoop:
     async def _recorded(self, update: Update) -> None:
         await self._on_update(update)
         if update.checkpoint is not None:
-            await asyncio.to_thread(self._prune, self._kept(list_checkpoints(self._checkpoints)))
+            wanted = self._kept(list_checkpoints(self._checkpoints))
+            await asyncio.to_thread(self._retention.prune, wanted)
 
     async def _revive(self, version: int) -> None:
         began_s = time.monotonic()
@@ -384,6 +389,9 @@ class TrainLoop:
             progress.publication = await self._published(new)
         if last or await asyncio.to_thread(self._is_due, new):
             self._owes_checkpoint = True
+        if self._is_accepted(progress):
+            assert self._guard is not None
+            await self._guard.serves(new, batch.samples)
         if not self._owes_checkpoint or progress.publication.refusal is not None:
             return
         folder = str(checkpoint_dir(self._checkpoints, new))
@@ -395,9 +403,20 @@ class TrainLoop:
         progress.checkpoint = folder
         self._owes_checkpoint = False
 
+    def _is_accepted(self, progress: _Progress) -> bool:
+        """Whether what the guard decided on serves now."""
+        publication = progress.publication
+        is_served = publication is not None and publication.refusal is None
+        return (
+            self._guard is not None
+            and progress.stats is not None
+            and is_served
+            and not progress.is_refused
+        )
+
     async def _step(self, progress: _Progress, samples: list[Sample], version: int) -> None:
         """An update, undone where the guards refuse it. Raises TrainerError when they do so again
-        and again."""
+        and again, where that ends it."""
         new, guard = version + 1, self._guard
         if progress.publication is not None:  # the learner died: what serves is made once more
             if progress.is_refused:
@@ -405,6 +424,7 @@ class TrainLoop:
             guard = None
         progress.is_refused = False
         if guard is not None:
+            await guard.serving(version)
             await guard.before(samples)
         with self._timeline.span("train", "step", version=new, samples=len(samples)):
             progress.stats = await self._learner.step(samples, version)
@@ -417,11 +437,17 @@ class TrainLoop:
             return
         self._refusals += 1
         why = "; ".join(decision.refusals)
-        if self._refusals >= self._config.guards.most_refusals:
-            raise TrainerError(
-                f"{self._refusals} updates in a row were refused, the last one because {why}: "
-                "look at what the policy learns from, lower learner.lr, raise the threshold, or "
-                "take learner.publish=always"
+        if self._refusals % self._config.guards.most_refusals == 0:
+            if "update" in self._ended_by:
+                raise TrainerError(
+                    f"{self._refusals} updates in a row were refused, the last one because {why}: "
+                    "look at what the policy learns from, lower learner.lr, raise the threshold, "
+                    "or take learner.publish=always"
+                )
+            self._say(
+                f"WARNING: {self._refusals} updates in a row were refused and undone; the last "
+                "good weights serve on. Look at what the policy learns from "
+                "(metrics.jsonl: guard/*), lower learner.lr, or raise the threshold"
             )
         kept = self._newest_kept(version)
         self._say(f"update {new} is undone, version {kept} serves on as {new}: {why}")
@@ -438,14 +464,15 @@ class TrainLoop:
         earlier = [v for v in list_checkpoints(self._checkpoints) if v < version]
         if not earlier:
             return True
-        size_bytes = _size_bytes(checkpoint_dir(self._checkpoints, max(earlier)))
-        updates = min(math.ceil(size_bytes / _SMALL_BYTES), _MOST_UPDATES)
+        size = size_bytes(checkpoint_dir(self._checkpoints, max(earlier)))
+        updates = min(math.ceil(size / _SMALL_BYTES), _MOST_UPDATES)
         return version - max(earlier) >= updates
 
     async def _published(self, version: int) -> Publication:
         """One that is refused leaves the older weights in service and gets no checkpoint: whoever
         takes the run up again, or a version of it, takes one that served. Learning goes on, and the
-        next version is published again. Raises PolicyError when that happens again and again."""
+        next version is published again. Raises PolicyError when that happens again and again, or
+        learns on from the last weights that served."""
         with self._timeline.span("serve", "swap", version=version):
             publication = await self._publish(version)
         if publication.refusal is None:
@@ -456,11 +483,18 @@ class TrainLoop:
             f"version {version} is neither served nor kept, the one before goes on: "
             f"{publication.refusal}"
         )
-        if self._unserved == _MOST_REFUSALS:
-            raise PolicyError(
-                f"{self._unserved} publications in a row were refused, the last one because "
-                f"{publication.refusal}"
+        if self._unserved % _MOST_REFUSALS == 0:
+            if "publication" in self._ended_by:
+                raise PolicyError(
+                    f"{self._unserved} publications in a row were refused, the last one because "
+                    f"{publication.refusal}"
+                )
+            kept = self._newest_kept(version)
+            self._say(
+                f"WARNING: {self._unserved} publications in a row were refused; the weights of "
+                f"version {kept} serve on, and learning goes on from them"
             )
+            await self._load(kept, kept)
         return publication
 
     def _checkpoint_of(self, version: int) -> str | None:
@@ -480,33 +514,7 @@ class TrainLoop:
         kept = [earlier for earlier in list_checkpoints(self._checkpoints) if earlier <= version]
         return max(kept, default=self._begins_at)
 
-    def _kept_count(self, checkpoints: Mapping[int, Path]) -> int:
-        """How many of the newest stay."""
-        count = self._config.keep_checkpoints
-        if count != "auto":
-            return count
-        sizes = [_size_bytes(folder) for folder in checkpoints.values()][::-1]
-        small = sum(total <= _SMALL_BYTES for total in accumulate(sizes[:_MOST_KEPT]))
-        return max(2, small)
-
-    def _prune(self, kept: Collection[int]) -> None:
-        """Keep the newest checkpoints and some more; called once the newest one is recorded."""
-        checkpoints = list_checkpoints(self._checkpoints)
-        for version in list(checkpoints)[: -self._kept_count(checkpoints)]:
-            if version not in kept:  # half deleted, it must not pass for a checkpoint
-                checkpoints[version].rename(self._checkpoints / f".{version:06d}{_PRUNED}")
-        for folder in list(list_checkpoints(self._checkpoints).values())[:-1]:
-            state = folder / LEARNER
-            if state.is_dir() and _size_bytes(folder) > _SMALL_BYTES:
-                state.rename(self._checkpoints / f".{folder.name}.{LEARNER}{_PRUNED}")
-        for old in self._checkpoints.glob(f".*{_PRUNED}"):
-            shutil.rmtree(old, ignore_errors=True)
-
 
 def _fail(wish: _Return, error: Exception) -> None:
     if not wish.served_as.done():
         wish.served_as.set_exception(error)
-
-
-def _size_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

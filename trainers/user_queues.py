@@ -7,6 +7,7 @@ first sample on. What one queue holds never goes into another's batch.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from clawrl_gym.core.ownership import OWNER, user_of
@@ -69,12 +70,13 @@ class UserQueues:
 
         What waited for weights of a user's own waits on while all share one.
         """
-        of_users: dict[str, list[list[Sample]]] = {}
+        of_users: dict[str, list[StoredGroup]] = {}
         for group in groups:
             if group.user == OWNER or self._separate:
-                of_users.setdefault(group.user, []).append(group.samples)
-        for user, samples in of_users.items():
-            self.of(user).restore(samples)
+                of_users.setdefault(group.user, []).append(group)
+        for user, waiting in of_users.items():
+            samples = [group.samples for group in waiting]
+            self.of(user).restore(samples, [group.id for group in waiting])
 
     async def accept(
         self, group: Group, samples: list[Sample], compared: Sequence[Compared]
@@ -82,6 +84,14 @@ class UserQueues:
         """Store a group of one session and queue it; returns the samples as stored."""
         line = self.line_of(group.episodes_G[0].session_id)
         return await self.of(line).accept(group, samples, compared)
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What was left out of batches since the start, and (`samples/held`) what waits until
+        others' samples make room for it; of all queues together."""
+        counts = sum((queue.counters for queue in self._queues.values()), Counter[str]())
+        held = sum(queue.held.total() for queue in self._queues.values())
+        return counts + Counter({"samples/held": held})
 
     def withdraw(self, turn_id: int) -> int:
         """Empty the groups of a turn's waiting samples; returns how many samples that were."""

@@ -199,8 +199,22 @@ class GuardsConfig(Part):
     were good, or give to those that were bad. Updates of runs that learn well do the reverse."""
     replay_samples: int = Field(32, ge=1)
     """The newest ones of earlier batches, at most 8 of each."""
+    canary: float | None = Field(0.15, gt=0)
+    """`serve`: nats a token that one update may take from canaries: replies to fixed prompts, and
+    turns that people praised; the worse of the two sets counts."""
+    drift: float | None = Field(0.6, gt=0)
+    """`serve`: nats a token that canaries may be below the anchor: the version that was pinned
+    last, else the first one that was measured. It bounds what many small updates add up to."""
+    canary_file: str | None = None
+    """Fixed prompts of your own in the place of the shipped ones: a JSON object a line with
+    `messages`, and a `reply` that is good; without it the policy's own first one is."""
+    complaints: float | None = Field(0.1, ge=0, lt=1)
+    """`serve`: how much larger than before the share of complaints (verdicts of -1) may be, at the
+    low end of its 95 % interval, before the run goes back by itself to the last good version. No
+    single user decides it, but the owner."""
     most_refusals: int = Field(3, ge=1)
-    """So many in a row end the run."""
+    """So many in a row end a run of `train`; `serve` goes on with the last good weights and says
+    so."""
 
 
 class LearnerConfig(Part):
@@ -256,10 +270,15 @@ class LearnerConfig(Part):
     """Updates from one checkpoint to the next; the last update makes one anyway. `auto`: each
     update makes one, unless it is larger than 1 GiB: then as many updates go by as it has GiB, 16
     at most."""
-    keep_checkpoints: Literal["auto"] | Annotated[int, Field(ge=1)] = 2
-    """The newest ones, to which a run can go back; the best on held-out tasks stays beside them.
-    `auto`: 2, and up to 16 as long as they take 1 GiB together. Of those larger than 1 GiB only the
+    keep_checkpoints: Literal["auto", "by_age"] | Annotated[int, Field(ge=1)] = 2
+    """The newest ones, to which a run can go back; the best on held-out tasks and what is pinned
+    stay beside them. `auto`: 2, and up to 16 as long as they take 1 GiB together. `by_age`: all of
+    today, the last of each of the seven days before and of each week before these, within
+    `keep_gb`; those that lie closest together in time go first. Of those larger than 1 GiB only the
     newest keeps the optimizer's state."""
+    keep_gb: float = Field(20.0, gt=0)
+    """keep_checkpoints=by_age: GiB that the checkpoints of one line of weights may take; the two
+    newest and the pinned ones stay even where they take more."""
     remote_checkpoints: str | None = None
     """An address of fsspec's (s3://BUCKET/PATH, gs://, sftp://; a path that is mounted does, too):
     each finished checkpoint is copied below it, into a folder of the run's name, while learning

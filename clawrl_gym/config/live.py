@@ -65,6 +65,13 @@ class LiveConfig(Part):
     train_idle_s: float = Field(120.0, gt=0)
     max_staleness: int = Field(64, ge=0)
     """A turn whose oldest token is more versions old than this is not trained on."""
+    user_share: float | None = Field(0.25, gt=0, le=1)
+    """Where all share one set of weights: the largest part of an update that comes from one user
+    with a key of their own, by samples and by their weight in the loss, whoever judged them; an
+    equal part where fewer people have a key. What is above it waits for samples of others, 64 a
+    user at most. The owner is not bounded. None: nobody is."""
+    trusted_users: tuple[str, ...] = ()
+    """Users for whom `user_share` does not hold."""
     weak_reward: float = Field(0.1, ge=0, le=1)
     """What a session is trained with whose turns were all understood and judged neutral: going on
     without a complaint is weak evidence for the reply. 0 leaves such sessions out."""

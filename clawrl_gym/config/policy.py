@@ -106,3 +106,14 @@ class GatewayConfig(Part):
     """Open sessions; a request that would begin another one is answered 429."""
     max_sessions_per_user: int = Field(1000, ge=1)
     """Those of one user with a key of their own; the owner has no such limit."""
+    feedback_per_minute: int | None = Field(30, ge=0)
+    """Posts of feedback that one user with a key of their own may make in a minute; more are
+    answered 429 with Retry-After. None: any number; the owner has no such limit."""
+    feedback_per_day: int | None = Field(500, ge=0)
+    """The same for a day (UTC)."""
+    new_sessions_per_day: int | None = Field(2000, ge=0)
+    """Sessions that one user with a key of their own may begin in a day (UTC); more are answered
+    429. None: any number; the owner has no such limit."""
+    deletions_per_minute: int | None = Field(60, ge=0)
+    """Sessions that one user with a key of their own may delete in a minute. None: any number; the
+    owner has no such limit."""

@@ -309,6 +309,8 @@ class Answer:
     completion_tokens: int | None = None
     duration_s: float = 0.0
     finish_reason: str | None = None
+    version: int | None = None
+    """The weight version that answered; None where the server does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +433,8 @@ class Sample:
     """Of the evidence, in (0, 1]: the mean over its tokens, each by the size of what it brings."""
     temperature: float | None = None
     """Its tokens were sampled at; None: the run's own."""
+    signal: str = ""
+    """The kind of verdict that a sample of a live turn was made by; `weak` for the weak reward."""
     id: int | None = None
     """Store position; None before it is stored."""
 

@@ -63,6 +63,7 @@ class EvaluationComparison:
             f"{self.names[one.folder]:<32} {in_words(one.success)}, n = {len(one.measured)}"
             + (f", {len(one.lost)} lost" if one.lost else "")
             + f"; {cost_words(one.cost)}"
+            + (f"; {one.versions_in_words}" if one.versions else "")
             for one in self.results
         ]
         return "\n".join([*figures, *self.sentences, f"page: {self.folder / COMPARISON_PAGE}"])

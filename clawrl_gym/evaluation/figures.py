@@ -74,6 +74,8 @@ class TaskResult:
     why_lost: str | None = None
     """The last of these."""
     cost: Cost = Cost()
+    versions: set[int] = field(default_factory=set)
+    """Weight versions that answered, where the server says."""
 
     @property
     def key(self) -> Key:
@@ -105,6 +107,8 @@ class TaskResult:
     def add(self, attempt: Attempt) -> None:
         """Of two graded ones of the same sample the later counts."""
         self.cost += cost_of(attempt)
+        answers = attempt.episode.transcript.answers if attempt.episode.transcript else []
+        self.versions |= {answer.version for answer in answers if answer.version is not None}
         if not attempt.is_graded:
             self.lost += 1
             self.why_lost = attempt.episode.error or attempt.episode.stop_reason.value
@@ -163,6 +167,24 @@ class EvaluationResult:
     @property
     def cost(self) -> Cost:
         return sum((task.cost for task in self.tasks), Cost())
+
+    @property
+    def versions(self) -> list[int]:
+        """Weight versions that answered; none where the server does not say."""
+        return sorted(set().union(*(task.versions for task in self.tasks)))
+
+    @property
+    def versions_in_words(self) -> str:
+        """Empty where the server does not say."""
+        versions = self.versions
+        if not versions:
+            return ""
+        if len(versions) == 1:
+            return f"version {versions[0]} answered"
+        return (
+            f"{len(versions)} versions answered, {versions[0]} to {versions[-1]}: the policy "
+            "learned while it was measured"
+        )
 
     @property
     def samples(self) -> int:
@@ -240,6 +262,7 @@ def data_of(result: EvaluationResult) -> Mapping[str, object]:
         "regraded_from": result.settings.regraded_from,
         "success": _estimate(result.success),
         "lost_tasks": len(result.lost),
+        "versions": result.versions,
         "pass": {str(k): _estimate(estimate) for k, estimate in result.passes().items()},
         "families": {
             name: _estimate(success_of(tasks)) for name, tasks in result.families().items()

@@ -1,6 +1,9 @@
 """POST /v1/feedback: what a person thinks of a reply, by thumb, score or words.
 
 It is a verdict like the judge's and wins over it. It is on disk before it is acknowledged.
+
+A turn is trained on by feedback once: a later opinion takes the place of one that no batch has
+taken yet; after that it is stored and acknowledged with `"counts": false`, and trains nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pydantic import Field, model_validator
 from clawrl_gym.core.ownership import OWNER, name_of, user_of
 from clawrl_gym.core.types import Turn, Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.gateway.admission import Admission
+from clawrl_gym.gateway.allowances import Allowances
 from clawrl_gym.gateway.callers import caller_of, named_session
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import Fields, parse_as
@@ -64,19 +68,26 @@ class Feedback:
     """Records opinions and hands them on."""
 
     def __init__(
-        self, admission: Admission, store: Store, on_verdict: Callable[[Verdict], None]
+        self,
+        admission: Admission,
+        store: Store,
+        on_verdict: Callable[[Verdict], None],
+        allowances: Allowances,
     ) -> None:
         self._admission = admission
+        self._allowances = allowances
         self._store = store
         self._on_verdict = on_verdict
 
     async def post(self, request: web.Request) -> web.Response:
         """POST /v1/feedback, also below a session's own base URL."""
+        caller = caller_of(request)
+        self._allowances.check(caller, "feedback_per_minute", "feedback_per_day")
         feedback = parse_as(FeedbackRequest, await self._admission.json_of(request))
         name = request.match_info.get("id") or request.headers.get("X-Session-Id")
         name = name or feedback.session_id
         session_id = None if name is None else named_session(request, name)
-        turn = await self._turn(feedback, session_id, caller_of(request))
+        turn = await self._turn(feedback, session_id, caller)
         reward = feedback.reward()
         assert turn.id is not None
         verdict = Verdict(
@@ -88,8 +99,10 @@ class Feedback:
             created_s=time.time(),
         )
         verdict = replace(verdict, id=await self._store.add_verdict(verdict))
+        counts = not await self._store.is_taught_by_feedback(turn.id, waiting=False)
         self._on_verdict(verdict)
-        return web.json_response({"turn_id": turn.id, "verdict": verdict_json(verdict)})
+        answer = {"turn_id": turn.id, "verdict": verdict_json(verdict), "counts": counts}
+        return web.json_response(answer)
 
     async def _turn(self, feedback: FeedbackRequest, session_id: str | None, caller: str) -> Turn:
         """The turn that is meant. Raises Refusal when the caller has none that could be trained."""
@@ -108,10 +121,13 @@ class Feedback:
             turn_name = "main turn" if turn_id is None else f"turn {turn_id}"
             raise Refusal(404, f"there is no {turn_name}{where}", "turn_not_found")
         session = await self._store.session(turn.session_id)
-        if turn.kind != "main" or session is None or session.source != "live":
+        source = session and session.source
+        if session is not None and session.split != "train":
+            source = "measured"
+        if turn.kind != "main" or source != "live":
             raise Refusal(
                 409,
-                f"turn {turn.id} is a {turn.kind} turn of a {session and session.source} session, "
+                f"turn {turn.id} is a {turn.kind} turn of a {source} session, "
                 "expected a main turn of a live one: others are not trained by feedback",
                 "turn_not_trained",
             )

@@ -11,10 +11,11 @@ Where several sessions fit, because two people had the same conversation so far:
 the same request before, else one whose reply waits for an answer, else the last used.
 
 Kind: only main turns get next states, verdicts and gradients; side turns are what a client requests
-for itself. What the client says comes first (the header `X-Turn-Type`, then `turn_type` in the
-body: `main`, and everything else is side); then the rules of `live.kinds` and `live.clients`, of
-which the first that holds names the turn; then a header that only a client's subagents send; then
-it is main.
+for itself, and all of an evaluation (the header `X-Clawrl-Evaluation`), which is in a session of
+its own unless it names one. What the client says comes first (the header `X-Turn-Type`, then
+`turn_type` in the body: `main`, and everything else is side); then the rules of `live.kinds` and
+`live.clients`, of which the first that holds names the turn; then a header that only a client's
+subagents send; then it is main.
 
 What a client adds to a conversation for one request only, and does not keep, is left out where
 conversations are matched and from next states. What is recorded of a request, and what the policy
@@ -40,7 +41,10 @@ from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import session_id_of
 
 MatchedBy = Literal["path", "header", "body", "runtime", "history", "new"]
+EVALUATION = "evaluation"
+"""The rule of a turn that measures the policy."""
 _TRUE = ("1", "true", "yes", "on")
+_EVALUATES = (*_TRUE, "t", "y")
 _NOT_COMPARED = ("messages", "stream", "stream_options", "session_done")
 """Fields that two requests for the same reply may differ in, or that are compared apart."""
 _GAP = ".*?"
@@ -104,10 +108,15 @@ class Identifier:
         kind, rule = self._kinds.kind_of(lasting, body, lowercase.get("x-turn-type"))
         if not rule and not self._subagent_headers.isdisjoint(lowercase):
             kind, rule = "side", "subagent"
+        is_evaluation = lowercase.get("x-clawrl-evaluation", "").strip().lower() in _EVALUATES
+        if is_evaluation:
+            kind, rule = "side", EVALUATION
         is_retry = _is_retry(lowercase)
         named = _explicit_id(origin.path_id, lowercase, body) or self._by_runtime_line(branch)
         if named is not None:
             session_id, matched_by = stored_id(origin.user, named[0]), named[1]
+        elif is_evaluation:
+            session_id, matched_by = stored_id(origin.user, uuid4().hex), "new"
         else:
             session_id, matched_by = self._by_history(branch, kind, is_retry, origin.user)
         compared = {name: body[name] for name in body if name not in _NOT_COMPARED}

@@ -43,6 +43,10 @@ class LearningStats:
     samples: int = 0
     """That updates were made of."""
     updates: int = 0
+    refused: int = 0
+    """Updates that the guards undid."""
+    rollbacks: int = 0
+    """Times that complaints brought an earlier version back."""
     loss: float | None = None
     """Of the last update."""
     heldout_success: float | None = None
@@ -100,6 +104,8 @@ class GatewayStats:
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Answers by route and status; 499 for clients that left."""
     learning: LearningStats = field(default_factory=LearningStats)
+    limited: Counter[str] = field(default_factory=Counter)
+    """Answers 429 by the user's limit that was reached, see `Allowances`."""
 
 
 class GatewayMetrics:
@@ -162,6 +168,12 @@ class _Counts(Collector):
         for kind, count in stats.kinds.items():
             turns.add_metric((kind,), count)
         yield turns
+        limited = CounterMetricFamily(
+            "clawrl_limited", "answers 429 by the user's limit", labels=("limit",)
+        )
+        for limit, count in stats.limited.items():
+            limited.add_metric((limit,), count)
+        yield limited
         tokens = CounterMetricFamily("clawrl_tokens", "tokens of turns", labels=("direction",))
         tokens.add_metric(("prompt",), stats.tokens_prompt)
         tokens.add_metric(("sampled",), stats.tokens_sampled)
@@ -244,6 +256,12 @@ def _of_learning(learning: LearningStats) -> Iterator[Metric]:
         "clawrl_samples", "samples that updates were made of", value=learning.samples
     )
     yield CounterMetricFamily("clawrl_updates", "updates that serve", value=learning.updates)
+    yield CounterMetricFamily(
+        "clawrl_updates_refused", "updates that the guards undid", value=learning.refused
+    )
+    yield CounterMetricFamily(
+        "clawrl_rollbacks", "times that complaints brought a version back", value=learning.rollbacks
+    )
     if learning.loss is not None:
         yield GaugeMetricFamily("clawrl_loss", "loss of the last update", value=learning.loss)
     if learning.heldout_success is not None:

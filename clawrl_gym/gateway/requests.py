@@ -70,6 +70,8 @@ class Labels(Fields):
     task_id: str | None = Field(None, max_length=500, alias="X-Task-Id")
     group_id: int | None = Field(None, ge=0, lt=2**63, alias="X-Group-Id")
     split: Split = Field("train", alias="X-Split")
+    evaluation: bool = Field(False, alias="X-Clawrl-Evaluation")
+    """The request measures the policy: nothing of it is judged or trained on."""
 
     @field_validator("task_id")
     @classmethod
@@ -336,7 +338,8 @@ def parse_as(model: type[F], body: object) -> F:
 
 def labels_of(headers: Mapping[str, str]) -> Labels:
     """The labels in a request's headers. Raises Refusal (400)."""
-    return parse_as(Labels, {name: headers[name] for name in _LABELS if name in headers})
+    labels = parse_as(Labels, {name: headers[name] for name in _LABELS if name in headers})
+    return labels.model_copy(update={"split": "heldout"}) if labels.evaluation else labels
 
 
 def session_id_of(text: str) -> str:

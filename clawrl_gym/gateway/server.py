@@ -11,6 +11,7 @@ import asyncio
 import secrets
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,6 +27,7 @@ from clawrl_gym.core.open_files import allow_open_files
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway import prometheus
 from clawrl_gym.gateway.admission import Admission, check_key
+from clawrl_gym.gateway.allowances import Allowances
 from clawrl_gym.gateway.border import Border, Handler
 from clawrl_gym.gateway.completions import Completions
 from clawrl_gym.gateway.feedback import Feedback
@@ -103,8 +105,16 @@ class Gateway:
         self._responders = responders = Responders(transient.removed_from)
         self._films = Films(self._admission, store, films, on_film)
         hooks = _cleaning_up(hooks or Hooks(), responders, policies, self._films)
+        limited = Counter[str]()
+        self._allowances = Allowances(config, limited)
         self.sessions = Sessions(
-            store, live, config.max_sessions, hooks, users, config.max_sessions_per_user
+            store,
+            live,
+            config.max_sessions,
+            hooks,
+            users,
+            config.max_sessions_per_user,
+            self._allowances,
         )
         self._turns = TurnMaker(
             policies,
@@ -116,6 +126,7 @@ class Gateway:
             versions,
         )
         self.stats = self._turns.stats
+        self.stats.limited = limited
         self._metrics = GatewayMetrics(
             self.stats, lambda: self.sessions.open_count, lambda: self.version, policies.metrics
         )
@@ -131,9 +142,11 @@ class Gateway:
         )
         self._stalls = Stalls(policies, self._turns.outages, lambda: self.stats.inside > 0)
         self._stall_watch: asyncio.Task[None] | None = None
-        self.versions = VersionsApi()
-        self._feedback = Feedback(self._admission, store, hooks.on_verdict)
-        self._sessions_api = SessionsApi(self._admission, store, self.sessions, pictures)
+        self.versions = VersionsApi(self._admission)
+        self._feedback = Feedback(self._admission, store, hooks.on_verdict, self._allowances)
+        self._sessions_api = SessionsApi(
+            self._admission, store, self.sessions, pictures, self._allowances
+        )
         self._border = Border(self._admission, self.stats)
         self._links = Links(self._border, self._completions.linked, self._sessions_api.linked_end)
         self._runner: web.AppRunner | None = None
@@ -141,6 +154,7 @@ class Gateway:
     async def turn_out(self, user: str) -> None:
         """End the requests of a user whose key opens nothing any more."""
         await self._border.turn_out(user)
+        self._allowances.forget(user)
 
     async def delete_user(self, user: str) -> int:
         """Delete the sessions of a user who was turned out, with all data; returns how many there
@@ -199,6 +213,8 @@ class Gateway:
         get("/v1/outages", self._show_outages)
         get("/v1/versions", self.versions.list)
         post("/v1/versions/{version}", self.versions.return_to)
+        post("/v1/versions/{version}/pin", self.versions.pin)
+        delete("/v1/pins/{name}", self.versions.unpin)
         get(link.PATH, self._links.serve)
         app.on_shutdown.append(self._links.close)
         for base in ("", "/sessions/{id}"):

@@ -23,6 +23,7 @@ from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.ownership import OWNER, user_of
 from clawrl_gym.core.types import Json, Message, StopReason
 from clawrl_gym.dialogue.graph import MAX_TURNS, TurnGraph, TurnNode, is_conversation
+from clawrl_gym.gateway.allowances import Allowances
 from clawrl_gym.gateway.callers import no_session
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.identify import Identifier, Identity, Origin
@@ -136,8 +137,10 @@ class Sessions:
         hooks: Hooks = Hooks(),  # noqa: B008 (frozen)
         users: Users | None = None,
         max_open_per_user: int = MAX_OPEN_PER_USER,
+        allowances: Allowances | None = None,
     ) -> None:
         """`users`: who has sessions beside the owner, and for how long they are kept.
+        `allowances`: how many of them each may begin; None: any number.
 
         Raises ConfigError for rules and patterns that cannot be used.
         """
@@ -150,6 +153,7 @@ class Sessions:
         self._max_open = max_open
         self._max_open_per_user = max_open_per_user
         self._users = users
+        self._allowances = allowances
         self._last_s: dict[str, float] = {}
         """Last use of each live session that is open, in memory or not."""
 
@@ -357,6 +361,8 @@ class Sessions:
         if stored is None:
             raise no_session(session.id)
         if stored is row:
+            if self._allowances is not None and row.source == "live":
+                self._allowances.check(user_of(session.id), "new_sessions_per_day")
             if admits and row.source == "live":
                 self._admit(session.id)
             await self._begin(row)

@@ -14,6 +14,7 @@ from pydantic import Field
 from clawrl_gym.core.ownership import OWNER, name_of, user_of
 from clawrl_gym.core.types import Json, Message, Split, StopReason, Turn, TurnKind, Verdict
 from clawrl_gym.gateway.admission import Admission
+from clawrl_gym.gateway.allowances import Allowances
 from clawrl_gym.gateway.callers import asked_user, caller_of, labels_by, named_session, no_session
 from clawrl_gym.gateway.feedback import VerdictJson, verdict_json
 from clawrl_gym.gateway.link import LinkedRequest
@@ -63,9 +64,15 @@ class SessionsApi:
     """Reads sessions from the store; what changes them goes through `Sessions`."""
 
     def __init__(
-        self, admission: Admission, store: Store, sessions: Sessions, pictures: Pictures
+        self,
+        admission: Admission,
+        store: Store,
+        sessions: Sessions,
+        pictures: Pictures,
+        allowances: Allowances,
     ) -> None:
         self._admission = admission
+        self._allowances = allowances
         self._store = store
         self._sessions = sessions
         self._pictures = pictures
@@ -139,6 +146,7 @@ class SessionsApi:
     async def delete(self, request: web.Request) -> web.Response:
         """DELETE /v1/sessions/ID: with everything that was made of it; requests inside fail."""
         session_id = named_session(request)
+        self._allowances.check(caller_of(request), "deletions_per_minute")
         if not await self._sessions.delete(session_id):
             raise no_session(session_id)
         return web.json_response({"session_id": name_of(session_id), "deleted": True})

@@ -6,14 +6,17 @@ The owner's are the run's own, and anybody's whom `?user=` names; a user's are t
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, TypedDict
+from typing import NotRequired, Protocol, TypedDict
 
 from aiohttp import web
+from pydantic import Field
 
 from clawrl_gym.core.errors import ClawError, ConfigError
 from clawrl_gym.core.ownership import OWNER
+from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.callers import asked_user, caller_of
 from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.requests import Fields, parse_as
 
 _ANSWER_S = 60.0
 """An update under way is waited for so long; it is not given up for this."""
@@ -27,6 +30,8 @@ class VersionJson(TypedDict):
     """None for what the run, or the user, began with."""
     returned_to: int | None
     """The version that these weights had first; None where they were new."""
+    pins: NotRequired[list[str]]
+    """Names under which it is kept."""
 
 
 class VersionKeeper(Protocol):
@@ -41,11 +46,27 @@ class VersionKeeper(Protocol):
         ConfigError for one that is not kept."""
         ...
 
+    async def pin(self, version: int, name: str, user: str) -> None:
+        """Keep a version under a name, whatever else is let go. Raises ConfigError for one that is
+        not kept or a name that cannot be one."""
+        ...
+
+    async def unpin(self, name: str, user: str) -> None:
+        """Let a name go. Raises ConfigError where there is none."""
+        ...
+
+
+class PinRequest(Fields):
+    """POST /v1/versions/N/pin."""
+
+    name: str = Field(min_length=1, max_length=64)
+
 
 class VersionsApi:
-    """Each caller's own."""
+    """Each caller's own; names are the owner's to give."""
 
-    def __init__(self) -> None:
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
         self.keeper: VersionKeeper | None = None
         """None while nobody learns."""
 
@@ -60,10 +81,7 @@ class VersionsApi:
 
     async def return_to(self, request: web.Request) -> web.Response:
         """POST /v1/versions/N?user=: 200 once it serves, 202 when an update has to end first."""
-        text = request.match_info["version"]
-        if not text.isdecimal() or len(text) > 18:
-            raise Refusal(400, f"got the version {text[:40]!r}, expected a number", "bad_version")
-        version = int(text)
+        version = _version(request)
         returning = asyncio.ensure_future(self._keeper().return_to(version, _whose(request)))
         returning.add_done_callback(_forget)
         try:
@@ -77,12 +95,39 @@ class VersionsApi:
             return web.json_response({"returned_to": version, "version": None}, status=202)
         return web.json_response({"returned_to": version, "version": served_as})
 
+    async def pin(self, request: web.Request) -> web.Response:
+        """POST /v1/versions/N/pin?user= with `{"name": "good"}`."""
+        version, user = _version(request), _whose(request)
+        name = parse_as(PinRequest, await self._admission.json_of(request)).name
+        try:
+            await self._keeper().pin(version, name, user)
+        except ConfigError as error:
+            raise Refusal(409, str(error), "not_pinned") from error
+        return web.json_response({"version": version, "name": name})
+
+    async def unpin(self, request: web.Request) -> web.Response:
+        """DELETE /v1/pins/NAME?user=."""
+        name = request.match_info["name"]
+        try:
+            await self._keeper().unpin(name, _whose(request))
+        except ConfigError as error:
+            raise Refusal(404, str(error), "pin_not_found") from error
+        return web.json_response({"name": name, "pinned": False})
+
     def _keeper(self) -> VersionKeeper:
         if self.keeper is None:
             raise Refusal(
                 409, "nothing learns here (yet), so there is one version only", "not_learning"
             )
         return self.keeper
+
+
+def _version(request: web.Request) -> int:
+    """That in the path. Raises Refusal (400)."""
+    text = request.match_info["version"]
+    if not text.isdecimal() or len(text) > 18:
+        raise Refusal(400, f"got the version {text[:40]!r}, expected a number", "bad_version")
+    return int(text)
 
 
 def _whose(request: web.Request) -> str:

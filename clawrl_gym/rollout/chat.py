@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import isawaitable, iscoroutinefunction
 from io import BytesIO
 from typing import Any, Literal
@@ -38,6 +38,7 @@ from clawrl_gym.rollout.deadline import OutageClock
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply
 from clawrl_gym.rollout.link import GatewayLink
 
+EVALUATION_HEADER = "X-Clawrl-Evaluation"
 _REFUSED = (400, 413, 422)
 """Statuses that say that the request itself is wrong."""
 _TOO_LARGE = 413
@@ -150,7 +151,8 @@ class GatewayChat:
 
 
 class EndpointChat:
-    """Speaks the OpenAI API of any server; nothing of an episode is recorded there.
+    """Speaks the OpenAI API of any server. Each request says that it measures (a header that our
+    gateway knows), so that a policy that learns while it serves learns nothing of it.
 
     What the server turns away for now is asked again, with growing pauses, or when it says; these
     seconds are none of the agent's.
@@ -177,7 +179,7 @@ class EndpointChat:
         for pause_s in growing_pauses_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S):
             asked_s = time.monotonic()
             try:
-                return await self._ask(body)
+                return await self._ask(body, spec.session_id)
             except PolicyUnavailable as failure:
                 after_s = failure.after_s if isinstance(failure, _TurnedAway) else 0.0
                 pause_s = max(pause_s, after_s)
@@ -188,11 +190,12 @@ class EndpointChat:
                 await asyncio.sleep(pause_s)
         raise AssertionError("pauses do not end")
 
-    async def _ask(self, body: Json) -> PolicyReply:
+    async def _ask(self, body: Json, session_id: str) -> PolicyReply:
         url = f"{self._base_url}/chat/completions"
+        headers = {EVALUATION_HEADER: "1", "X-Session-Id": session_id}
         try:
             with _reaching(url, self._http.timeout.total):
-                async with self._http.post(url, json=body) as answer:
+                async with self._http.post(url, json=body, headers=headers) as answer:
                     text = await answer.text()
         except ReplyTimeout as late:
             await _require_answer(self._http, f"{self._base_url}/models")
@@ -210,7 +213,8 @@ class EndpointChat:
         if answer.status != 200:
             raise _refusal(url, answer.status, text)
         with boundary(PolicyError, f"{url} answered {text[:100]!r}, expected a chat completion"):
-            return _checked(_reply_of(json.loads(text)))
+            reply = _checked(_reply_of(json.loads(text)))
+        return replace(reply, version=_version(answer.headers.get("X-Weight-Version")))
 
     async def begin(self, spec: EpisodeSpec) -> None:
         """Nothing to open: there are no sessions."""
@@ -313,6 +317,11 @@ def _checked(reply: PolicyReply) -> PolicyReply:
     if not isinstance(reply.message, dict) or "content" not in reply.message:
         raise ValueError("its choices[0].message is no message with a content")
     return reply
+
+
+def _version(text: str | None) -> int | None:
+    """The weight version that our gateway says in a header."""
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 def _seconds(retry_after: str | None) -> float:

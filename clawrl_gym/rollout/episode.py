@@ -97,6 +97,8 @@ class PolicyReply:
     prompt_tokens: int | None = None
     """None where the server does not say."""
     finish_reason: str | None = None
+    version: int | None = None
+    """The weight version that answered; None where the server does not say."""
 
 
 class Chat(Protocol):
@@ -339,6 +341,7 @@ def _noted(reply: PolicyReply, action: Action | ParseFailure, duration_s: float)
         reply.tokens if is_counted else None,
         round(duration_s, 3),
         reply.finish_reason,
+        reply.version,
     )
 
 

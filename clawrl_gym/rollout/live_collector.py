@@ -3,11 +3,12 @@
 A turn with a clear verdict (reward other than 0) makes a group of one, with the algorithm's
 advantage A = w (r - b), |r - b| >= 0.05 (`trainers/binary.py`). Explicit feedback wins whenever it
 comes: a waiting sample of its turn is withdrawn, and a new one is made even when the session has
-ended or the turn was trained on. Where the algorithm follows hints, a verdict that has some makes
-one too, whatever its value; a person's correction in words is a hint. Other neutral verdicts and
-abstentions are recorded and not trained; side turns and interrupted replies never are, replies that
-the token limit cut off only with `train_truncated`. Hints that the policy's server did not render
-wait in the store for the next start.
+ended or the turn was trained on by the judge's verdict. It counts once: after a batch has taken a
+sample that feedback made, later feedback on the turn makes none. Where the algorithm follows hints,
+a verdict that has some makes one too, whatever its value; a person's correction in words is a hint.
+Other neutral verdicts and abstentions are recorded and not trained; side turns and interrupted
+replies never are, replies that the token limit cut off only with `train_truncated`, and nothing of
+an evaluation. Hints that the policy's server did not render wait in the store for the next start.
 
 The outcome that a session's end brought counts as feedback on its last main turn.
 
@@ -40,7 +41,7 @@ from dataclasses import replace
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.ownership import OWNER
+from clawrl_gym.core.ownership import OWNER, user_of
 from clawrl_gym.core.types import (
     Episode,
     Group,
@@ -80,10 +81,11 @@ class LiveCollector:
         judged: bool = True,
         enhancer: Enhancer | None = None,
         make_algorithm: Callable[[], Algorithm] | None = None,
+        on_judged: Callable[[Turn, Verdict], None] = lambda turn, verdict: None,
     ) -> None:
         """`judged`: a judge gives each turn a verdict, which is waited for at a session's end.
         `make_algorithm`: one like `algorithm` for each user with weights of their own, whose
-        running means are theirs alone."""
+        running means are theirs alone. `on_judged` gets the verdict that counts for a live turn."""
         self._config = config
         self._store = store
         self._algorithm = algorithm
@@ -91,6 +93,7 @@ class LiveCollector:
         self._algorithms = {OWNER: algorithm}
         self._ready = ready
         self._judged = judged
+        self._on_judged = on_judged
         self._enhancer = enhancer if algorithm.needs_hints else None
         self._unread: set[int] = set()
         self._events: asyncio.Queue[Verdict | str] = asyncio.Queue()
@@ -101,9 +104,11 @@ class LiveCollector:
     @property
     def counters(self) -> Counter[str]:
         """Since the start: `samples`, `withdrawn`, `turns/REASON` for verdicts without a sample,
-        `sessions/REASON` for sessions that yielded nothing, `hints/NAME` of the enhancer."""
+        `sessions/REASON` for sessions that yielded nothing, `hints/NAME` of the enhancer, and what
+        the queues left out or hold."""
         taught = Counter[str]() if self._enhancer is None else self._enhancer.counters
-        return self._counters + Counter({f"hints/{name}": n for name, n in taught.items()})
+        hints = Counter({f"hints/{name}": n for name, n in taught.items()})
+        return self._counters + hints + self._ready.counters
 
     def verdict(self, verdict: Verdict) -> None:
         """A verdict or feedback on a live turn is on disk."""
@@ -166,10 +171,12 @@ class LiveCollector:
         if best is not None and best.id != verdict.id:
             self._counters["turns/overruled"] += 1
             return
+        if session.split == "train":
+            self._on_judged(turn, verdict)
         withdrawn = await self._withdraw(verdict.turn_id)
         sample_count = 0
         hints = self._hints(verdicts)
-        why = self._why_not(turn, verdict, bool(hints))
+        why = await self._why_not(turn, session, verdict, bool(hints))
         if why is None:
             sample_count, why = await self._from_verdict(turn, verdict, hints)
         if why is not None:
@@ -185,8 +192,16 @@ class LiveCollector:
         """What a turn's verdicts teach; none where the algorithm does not follow hints."""
         return () if self._enhancer is None else hints_of(verdicts)
 
-    def _why_not(self, turn: Turn, verdict: Verdict, has_hints: bool) -> str | None:
+    async def _why_not(
+        self, turn: Turn, session: SessionRow, verdict: Verdict, has_hints: bool
+    ) -> str | None:
         """Why a verdict makes no sample; None when it may."""
+        if session.split != "train":
+            return "evaluation"
+        if verdict.kind == "feedback" and await self._store.is_taught_by_feedback(
+            verdict.turn_id, waiting=True
+        ):
+            return "feedback used"
         unclear = unclear_because(verdict, self._algorithm.reward_weight)
         if unclear is not None and not has_hints:
             return unclear
@@ -197,6 +212,8 @@ class LiveCollector:
         session = await self._store.session(session_id)
         if session is None or session.source != "live" or session.ended_s is None:
             return
+        if session.split != "train":
+            return await self._store.set_yield(session_id, 0, "evaluation")
         verdicts = await self._store.verdicts_of(session_id)
         if session.reward and await self._record_outcome(session, session.reward, verdicts):
             return
@@ -255,7 +272,7 @@ class LiveCollector:
         verdicts = {turn.index: verdict}
         algorithm = self._algorithm_of(self._ready.line_of(turn.session_id))
         samples = algorithm.stamp(group, [[segment_of(turn)]], [verdicts], [enhanced])
-        return await self._accept(group, turn, samples), None
+        return await self._accept(group, turn, samples, verdict.kind), None
 
     async def _from_weak(self, turn: Turn) -> int:
         weak = self._config.weak_reward
@@ -263,22 +280,29 @@ class LiveCollector:
         term = Term(weak * self._algorithm.reward_weight, strength=weak)
         sample = make_sample(group, group.episodes_G[0], segment_of(turn), {turn.index: term})
         self._counters["weak"] += 1
-        return await self._accept(group, turn, [sample])
+        return await self._accept(group, turn, [sample], "weak")
 
     async def _group(self, turn: Turn, reward: float) -> Group:
         """A group of one turn."""
         if self._next_group is None:
             self._next_group = await self._store.next_group_id()
         number, self._next_group = self._next_group, self._next_group + 1
-        episode = Episode(turn.session_id, number, _TASK, StopReason.TERMINATED, reward, turns=1)
-        return Group(number, _TASK, [episode], version=min(turn.versions_T))
+        task = replace(_TASK, env=self._compared_with(turn.session_id))
+        episode = Episode(turn.session_id, number, task, StopReason.TERMINATED, reward, turns=1)
+        return Group(number, task, [episode], version=min(turn.versions_T))
 
-    async def _accept(self, group: Group, turn: Turn, samples: list[Sample]) -> int:
-        """Store and queue; nothing of a session that is being deleted."""
+    def _compared_with(self, session_id: str) -> str:
+        """Whose running means rewards of a session enter: each user's are theirs, so that nobody's
+        praise makes others' count for less."""
+        user = user_of(session_id)
+        return "" if self._ready.line_of(session_id) == user else user
+
+    async def _accept(self, group: Group, turn: Turn, samples: list[Sample], signal: str) -> int:
+        """Store and queue; nothing of a session that is being deleted. `signal`: see `Sample`."""
         assert turn.id is not None
         if not samples or self._is_deleted(turn):
             return 0
-        marked = [replace(sample, turn_id=turn.id) for sample in samples]
+        marked = [replace(sample, turn_id=turn.id, signal=signal) for sample in samples]
         algorithm = self._algorithm_of(self._ready.line_of(turn.session_id))
         stored = await self._ready.accept(group, marked, algorithm.compared())
         if self._is_deleted(turn):

@@ -58,7 +58,9 @@ class EvaluationRun:
             lost.append(f"  the same command with run.dir={self.folder} runs the lost ones again")
         warning = [evaluation.warning] if evaluation.warning else []
         passes = list(_passes(evaluation.attempts)) if evaluation.attempts else []
+        answered = self.result.versions_in_words
         where = [
+            *([answered] if answered else []),
             f"cost: {cost_words(self.result.cost)}",
             f"every episode: {self.folder / EVALUATION_FILE}",
             f"page: {self.folder / PAGE_FILE}",

@@ -141,7 +141,7 @@ def gpu_memory_gib() -> float | None:
 
 def _checkpoint_bytes(learner: LearnerConfig, shape: ModelShape) -> float:
     """Of all checkpoints: the newest ones, the best one, and the one being written."""
-    older = 2 if learner.keep_checkpoints == "auto" else learner.keep_checkpoints
+    older = learner.keep_checkpoints if isinstance(learner.keep_checkpoints, int) else 2
     kept = _WEIGHT_BYTES + adam_bytes(learner)
     if learner.adapter is not None:
         return (older + 2) * kept * adapter_parameters(learner.adapter, shape)

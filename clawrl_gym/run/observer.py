@@ -124,6 +124,7 @@ class Observer:
         values |= update.events
         values |= await self._counts.of_update(update)
         self._learning.updates += 1
+        self._learning.refused += "guard/refused" in update.events
         self._learning.samples += len(update.batch.samples)
         self._learning.loss = values.get("learner/loss")
         self._metrics.log(update.version, values)

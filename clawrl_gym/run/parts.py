@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
-from clawrl_gym.config import CommandConfig, EnvConfig, JudgeConfig, RunConfig
+from clawrl_gym.config import CommandConfig, EnvConfig, JudgeConfig, RunConfig, ServeConfig
 from clawrl_gym.core.errors import ConfigError, NotServed, PolicyUnavailable, StoreError
 from clawrl_gym.core.metrics import Metrics, Timeline
 from clawrl_gym.core.ownership import OWNER
@@ -24,6 +25,7 @@ from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.models import checkpoint_dtype, sees
 from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.admission import compare_machine
+from clawrl_gym.run.canary_prompts import CanaryPrompts
 from clawrl_gym.run.cluster import Cluster
 from clawrl_gym.run.engine_actor import put_chunk
 from clawrl_gym.run.engines import ClusterEngines
@@ -46,10 +48,13 @@ from clawrl_gym.run.ray_learner import RayLearner
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.actor import LearnerSetup
+from clawrl_gym.trainers.canaries import CANARIES_FILE, Canaries
 from clawrl_gym.trainers.guard import Guard, guard_of
 from clawrl_gym.trainers.loop import Publication, Update
 from clawrl_gym.trainers.pictures import Images
+from clawrl_gym.trainers.retention import read_pins
 from clawrl_gym.trainers.user_learners import UserLearner
+from clawrl_gym.trainers.user_share import UserShare
 from clawrl_gym.ui.live_page import LivePage
 from clawrl_gym.ui.view import RunView
 
@@ -201,7 +206,24 @@ class RunParts:
 
     def guard(self) -> Guard | None:
         """Decides which updates serve; None: all do."""
-        return guard_of(self._config.learner, self.learner)
+        return guard_of(self._config.learner, self.learner, self._canaries())
+
+    def _people(self) -> int:
+        return 1 + (0 if self._users is None else len(self._users.all()))
+
+    def _canaries(self) -> Canaries | None:
+        """Of a service; a training run has held-out tasks."""
+        if not isinstance(self._config, ServeConfig):
+            return None
+        guards = self._config.learner.guards
+        file = None if guards.canary_file is None else Path(guards.canary_file)
+        return Canaries(
+            self.learner.review,
+            CanaryPrompts(self.policy.fleet, lambda: self.policy.version, file),
+            self.folder.path / CANARIES_FILE,
+            lambda: read_pins(self.folder.checkpoints).values(),
+            UserShare.of(self._config.live, self._people),
+        )
 
     async def _needs_of_engines(self) -> EngineNeeds:
         await self._cluster_is_up.wait()

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 
 from clawrl_gym.config import ServeConfig
+from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
-from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.core.types import Verdict
+from clawrl_gym.core.ownership import OWNER, user_of
+from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.policy.launch import adapter_slots
@@ -37,9 +39,11 @@ from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
+from clawrl_gym.trainers.complaints import Complaints
 from clawrl_gym.trainers.guard import Guard
-from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.loop import RETURNED_TO, TrainLoop, Update
 from clawrl_gym.trainers.user_queues import UserQueues
+from clawrl_gym.trainers.user_share import UserShare
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import RunView, make_view
@@ -107,6 +111,8 @@ class Service:
         self._users = users
         self._view = view
         self._last_report = LastReport(parts.folder.path, view.message)
+        self._judged = asyncio.Event()
+        """A verdict counts that was not looked at yet."""
         self._leaving_report: asyncio.Task[None] | None = None
         self._guard: Guard | None = None
 
@@ -120,11 +126,16 @@ class Service:
             self._view.message, parts.publish_of,
         )  # fmt: skip
         self._lines.on_update = self._on_user_update
+        separate = parts.policy.adapter is not None
+        share = None if separate else UserShare.of(config.live, self._people)
         self._ready = UserQueues(
-            lambda user: BatchQueue.live(config.live, store, user),
-            separate=parts.policy.adapter is not None,
+            lambda user: BatchQueue.live(config.live, store, user, share),
+            separate=separate,
             on_new=self._lines.begin,
         )
+        self._complaints = Complaints(config.learner.guards.complaints, parts.policy.version, share)
+        for row in await store.updates():
+            self._take_back(row.version, row.metrics)
         algorithm = build_algorithm(config.trainer, None)
         judge = parts.judging(stack, config.judge, hints=algorithm.needs_hints)
         self._collector = LiveCollector(
@@ -135,6 +146,7 @@ class Service:
             judged=judge is not None,
             enhancer=parts.enhancer(config.judge) if algorithm.needs_hints else None,
             make_algorithm=lambda: build_algorithm(config.trainer, None),
+            on_judged=self._on_judged,
         )
         self._queue = JudgeQueue(judge, parts.policy.store, config.judge, self._on_verdict)
         self._observer = Observer(
@@ -181,6 +193,10 @@ class Service:
                 parts.end_cluster_with(stack)
                 running.create_task(self._hold_cluster())
 
+    def _people(self) -> int:
+        """Who may use it, the owner among them."""
+        return 1 + len(self._users.all())
+
     async def _departures(self) -> None:
         await Departures(self._parts.folder.path, self._users, self._remove_user).run()
 
@@ -190,6 +206,7 @@ class Service:
         await self._lines.end(user)
         await gateway.delete_user(user)
         self._collector.forget_user(user)
+        self._complaints.forget(user)
 
     async def _report_at_the_end(self) -> None:
         """It is written beside the closing of everything, for which there is little time."""
@@ -237,11 +254,54 @@ class Service:
             say=self._view.message,
             lock=learners.lock,
             guard=self._guard,
+            ended_by=(),
         )
-        parts.policy.gateway.versions.keeper = LiveVersions(loop, self._lines, parts.policy.store)
+        parts.policy.gateway.versions.keeper = LiveVersions(
+            loop, self._lines, parts.policy.store, parts.folder.path
+        )
         async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._watch_complaints(loop))
             loops.create_task(loop.run(parts.policy.version, _FOREVER))
             loops.create_task(self._lines.run(self._ready, self._next_batch))
+
+    async def _watch_complaints(self, loop: TrainLoop) -> None:
+        """Go back to the last good version when newer ones are complained about more, for ever."""
+        complaints, say = self._complaints, self._view.message
+        while True:
+            await self._judged.wait()
+            self._judged.clear()
+            if self._parts.policy.version <= complaints.good or not complaints.is_worse():
+                continue
+            found = complaints.comparison()
+            assert found is not None
+            kept = [version for version in loop.kept_versions() if version <= complaints.good]
+            say(
+                f"WARNING: {found.after:.0%} of the replies of versions after {complaints.good} "
+                f"are complained about (n = {found.turns_after}), {found.before:.0%} before (n = "
+                f"{found.turns_before}): version {kept[-1]} is taken back into service "
+                "(learner.guards.complaints)"
+            )
+            self._parts.policy.gateway.stats.learning.rollbacks += 1
+            try:
+                await loop.return_to(kept[-1])
+            except (ConfigError, PolicyError) as error:
+                say(f"WARNING: version {kept[-1]} cannot come back: {error}")
+                complaints.good = self._parts.policy.version
+
+    def _on_judged(self, turn: Turn, verdict: Verdict) -> None:
+        """A verdict on a live turn counts; of weights of a user's own nobody else complains."""
+        user = user_of(turn.session_id)
+        if turn.versions_T and self._ready.line_of(turn.session_id) == OWNER:
+            self._complaints.add(verdict.turn_id, user, max(turn.versions_T), verdict.value)
+            self._judged.set()
+
+    def _take_back(self, version: int, metrics: Mapping[str, float]) -> None:
+        """An update whose weights are those of an earlier version: what was sampled in between is
+        not trained on."""
+        earlier = metrics.get(RETURNED_TO)
+        if earlier is not None:
+            self._ready.own.take_back(range(int(earlier) + 1, version))
+            self._complaints.returned(int(earlier), version)
 
     async def _next_batch(self, ready: BatchQueue, number: int, version: int) -> Batch:
         """What is ready of one line of weights when it is time to learn."""
@@ -288,4 +348,5 @@ class Service:
 
     async def _on_update(self, update: Update) -> None:
         await self._parts.record(update)
+        self._take_back(update.version, update.events)
         await self._observer.update(update)

@@ -27,7 +27,7 @@ from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.guard import Guard, guard_of
-from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.loop import Publication, Refused, TrainLoop, Update
 from clawrl_gym.trainers.user_learners import SharedLearner, UserLearner, UserLearners
 from clawrl_gym.trainers.user_queues import UserQueues
 
@@ -35,6 +35,7 @@ NextBatch = Callable[[BatchQueue, int, int], Awaitable[Batch]]
 Publish = Callable[[UserLearner, int, str], Awaitable[Publication]]
 """Serves what a user's learner has as a version of theirs."""
 _FOREVER = sys.maxsize
+_ENDED_BY: tuple[Refused, ...] = ("publication",)
 
 
 class ServesUsers(Protocol):
@@ -239,6 +240,7 @@ class UserLines:
             lock=learners.lock,
             guard=guard,
             begins_at=begins_at,
+            ended_by=_ENDED_BY,
         )
 
     def _checkpoints(self, user: str) -> Path:

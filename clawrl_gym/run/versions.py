@@ -11,6 +11,7 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, PolicyError, StoreError
@@ -24,6 +25,7 @@ from clawrl_gym.run.user_lines import UserLines
 from clawrl_gym.run.users import checkpoints_of
 from clawrl_gym.store import Store, StoreReader, UpdateRow
 from clawrl_gym.trainers.loop import RETURNED_TO, TrainLoop
+from clawrl_gym.trainers.retention import pin, read_pins, unpin
 from clawrl_gym.ui.run_data import is_serving
 
 _ANSWER_S = 90.0
@@ -33,32 +35,71 @@ _ANSWER_S = 90.0
 class LiveVersions:
     """Of a run that learns now."""
 
-    def __init__(self, loop: TrainLoop, lines: UserLines, store: Store) -> None:
-        """`loop` is that of the run's own weights, `lines` those of users'."""
+    def __init__(self, loop: TrainLoop, lines: UserLines, store: Store, folder: Path) -> None:
+        """`loop` is that of the run's own weights, `lines` those of users', `folder` the run's."""
         self._loop = loop
+        self._folder = folder
         self._lines = lines
         self._store = store
 
     async def versions(self, user: str) -> list[VersionJson]:
         own = user == OWNER
         kept = self._loop.kept_versions() if own else self._lines.kept_versions(user)
-        return _described(kept, await self._store.updates_of(user))
+        pins = await asyncio.to_thread(read_pins, checkpoints_of(self._folder, user))
+        return _described(kept, await self._store.updates_of(user), pins)
 
     async def return_to(self, version: int, user: str) -> int:
         if user == OWNER:
             return await self._loop.return_to(version)
         return await self._lines.return_to(version, user)
 
+    async def pin(self, version: int, name: str, user: str) -> None:
+        await asyncio.to_thread(pin, checkpoints_of(self._folder, user), name, version)
+
+    async def unpin(self, name: str, user: str) -> None:
+        await asyncio.to_thread(unpin, checkpoints_of(self._folder, user), name)
+
 
 def kept_versions(folder: RunFolder, user: str = OWNER) -> list[VersionJson]:
     """Of a run, going on or not, or of one of its users. Raises ConfigError or StoreError."""
     folder.read_values()
-    kept = list_checkpoints(checkpoints_of(folder.path, user))
+    checkpoints = checkpoints_of(folder.path, user)
+    kept = list_checkpoints(checkpoints)
     reader = StoreReader(folder.path)
     try:
-        return _described([0, *kept] if kept or user == OWNER else [], reader.updates_of(user))
+        return _described(
+            [0, *kept] if kept or user == OWNER else [],
+            reader.updates_of(user),
+            read_pins(checkpoints),
+        )
     finally:
         reader.close()
+
+
+def pin_version(folder: RunFolder, name: str, version: int, user: str = OWNER) -> None:
+    """Keep a version of a run, going on or not, under a name. Raises ConfigError or StoreError."""
+    folder.read_values()
+    with private_files():
+        pin(checkpoints_of(folder.path, user), name, version)
+
+
+def unpin_version(folder: RunFolder, name: str, user: str = OWNER) -> None:
+    """Let a name go. Raises ConfigError or StoreError."""
+    folder.read_values()
+    with private_files():
+        unpin(checkpoints_of(folder.path, user), name)
+
+
+def named_version(folder: RunFolder, name: str, user: str = OWNER) -> int:
+    """The version that is pinned under a name. Raises ConfigError or StoreError."""
+    folder.read_values()
+    pins = read_pins(checkpoints_of(folder.path, user))
+    if name not in pins:
+        raise ConfigError(
+            f"got {name!r}, expected a version or a name that is pinned: "
+            f"{', '.join(pins) or 'none is'}"
+        )
+    return pins[name]
 
 
 def return_to(folder: RunFolder, version: int, user: str = OWNER) -> int | None:
@@ -147,7 +188,9 @@ def _message_of(error: urllib.error.HTTPError) -> str:
         return f"the gateway answered {error.code}"
 
 
-def _described(kept: list[int], updates: list[UpdateRow]) -> list[VersionJson]:
+def _described(
+    kept: list[int], updates: list[UpdateRow], pins: Mapping[str, int]
+) -> list[VersionJson]:
     rows = {row.version: row for row in updates}
     described: list[VersionJson] = []
     for version in kept:
@@ -158,6 +201,7 @@ def _described(kept: list[int], updates: list[UpdateRow]) -> list[VersionJson]:
                 "version": version,
                 "created_s": None if row is None else row.created_s,
                 "returned_to": None if first is None else int(first),
+                "pins": [name for name, pinned in pins.items() if pinned == version],
             }
         )
     return described

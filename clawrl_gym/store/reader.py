@@ -205,6 +205,15 @@ class StoreReader:
             for number, user in waiting.fetchall()
         ]
 
+    def is_taught_by_feedback(self, turn_id: int, *, waiting: bool) -> bool:
+        """Whether a person's feedback made a sample of the turn; not `waiting`: one that an update
+        has used already."""
+        query = (
+            "SELECT 1 FROM samples JOIN groups USING (group_id) "
+            "WHERE turn_id=? AND signal='feedback' AND (? OR used_by IS NOT NULL)"
+        )
+        return self._db.execute(query, (turn_id, waiting)).fetchone() is not None
+
     def group_numbers(self) -> set[int]:
         """Ids of all accepted groups."""
         return {group_id for (group_id,) in self._db.execute("SELECT group_id FROM groups")}

@@ -103,6 +103,8 @@ class UpdateRow:
     created_s: float = 0.0
     checkpoint: str | None = None
     """Path of the checkpoint taken after this update; None when none was."""
+    group_ids: tuple[int, ...] | None = None
+    """The groups that it used up, where these are not the first ones; not kept in this form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ def session_of(row: sqlite3.Row) -> SessionRow:
     return SessionRow(**{name: row[name] for name in _SESSION_COLUMNS})
 
 
-_UPDATE_COLUMNS = [column.name for column in fields(UpdateRow)]
+_UPDATE_COLUMNS = [column.name for column in fields(UpdateRow) if column.name != "group_ids"]
 
 
 def update_of(row: sqlite3.Row) -> UpdateRow:

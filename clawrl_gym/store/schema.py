@@ -4,6 +4,7 @@ A turn stores only what it adds to the turn before it (`base_*`, see `delta.py`)
 only a digest (`offers`), so a long session stays cheap. A sample belongs to at most one batch;
 `trained_by` is the checkpoint that made its training last, `used_by` the update whose batch used a
 group up, `compared` what its verdicts and outcomes brought to the algorithm's running means.
+`signal` is the kind of verdict that a live sample was made by.
 `user` says whose weights learn of a group; it is empty for the run's own. A user's versions are
 counted by themselves: `user_updates` has them, `updates` the run's own.
 `judged` and `settled` say that nobody waits for a turn's verdict, or for the sample of one: partial
@@ -88,7 +89,7 @@ _TABLES = (
         ids BLOB NOT NULL, mask BLOB NOT NULL, logprobs BLOB NOT NULL, versions BLOB NOT NULL,
         advantages BLOB NOT NULL, reward REAL NOT NULL, trained_by INTEGER, turn_id INTEGER,
         distill BLOB, lessons BLOB, pictures TEXT, strength REAL NOT NULL DEFAULT 1,
-        temperature REAL)""",
+        temperature REAL, signal TEXT NOT NULL DEFAULT '')""",
     "CREATE INDEX samples_by_session ON samples (session_id)",
     "CREATE INDEX samples_by_group ON samples (group_id)",
     """CREATE TABLE groups (
@@ -141,7 +142,7 @@ _ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
     },
     7: {
         "turns": (("temperature", "REAL"), ("untrainable", "TEXT NOT NULL DEFAULT ''")),
-        "samples": (("temperature", "REAL"),),
+        "samples": (("temperature", "REAL"), ("signal", "TEXT NOT NULL DEFAULT ''")),
     },
 }  # fmt: skip
 """By table, what a version has and the one before it has not."""
@@ -273,7 +274,7 @@ def _read_as_current(db: sqlite3.Connection, version: int) -> None:
     """Views of this connection alone, in front of the tables of an older version: they stay."""
     expressions = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
             "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1", "weight": "1.0",
-            "strength": "1.0", "user": "''", "untrainable": "''"}  # fmt: skip
+            "strength": "1.0", "user": "''", "untrainable": "''", "signal": "''"}  # fmt: skip
     for table, columns in _added_since(version).items():
         added = ", ".join(f"{expressions.get(name, 'NULL')} AS {name}" for name, _ in columns)
         db.execute(

@@ -335,6 +335,7 @@ class Store:
     ended_without_yield = _awaited(StoreReader.ended_without_yield)
     untrained_samples = _awaited(StoreReader.untrained_samples)
     untrained_groups = _awaited(StoreReader.untrained_groups)
+    is_taught_by_feedback = _awaited(StoreReader.is_taught_by_feedback)
     group_numbers = _awaited(StoreReader.group_numbers)
     group_outcomes = _awaited(StoreReader.group_outcomes)
     begun_groups = _awaited(StoreReader.begun_groups)

@@ -106,11 +106,20 @@ def _update_columns(update: UpdateRow, checkpoint: str | None) -> dict[str, obje
 
 
 def _use_up(tx: Transaction, update: UpdateRow, user: str) -> None:
-    used = tx.db.execute(
-        "UPDATE groups SET used_by=? WHERE position IN (SELECT position FROM groups "
-        "WHERE used_by IS NULL AND user=? ORDER BY position LIMIT ?)",
-        (update.version, user, update.groups),
-    ).rowcount
+    if update.group_ids is None:
+        used = tx.db.execute(
+            "UPDATE groups SET used_by=? WHERE position IN (SELECT position FROM groups "
+            "WHERE used_by IS NULL AND user=? ORDER BY position LIMIT ?)",
+            (update.version, user, update.groups),
+        ).rowcount
+    else:
+        used = sum(
+            tx.db.execute(
+                "UPDATE groups SET used_by=? WHERE group_id=? AND used_by IS NULL AND user=?",
+                (update.version, group_id, user),
+            ).rowcount
+            for group_id in update.group_ids
+        )
     if used != update.groups:
         raise StoreError(
             f"got update {update.version} with {update.groups} groups, "
@@ -190,6 +199,7 @@ def sample_columns(sample: Sample) -> dict[str, object]:
         "reward": sample.reward,
         "strength": sample.strength,
         "temperature": sample.temperature,
+        "signal": sample.signal,
         "distill": pack_floats(sample.distill_T) if sample.distill_T else None,
         "pictures": " ".join(sample.pictures) or None,
         "lessons": pack_lessons(lessons, sample.ids_T) if lessons else None,
@@ -214,6 +224,7 @@ def sample_of(row: sqlite3.Row) -> Sample:
         pictures=tuple((row["pictures"] or "").split()),
         strength=row["strength"],
         temperature=row["temperature"],
+        signal=row["signal"],
         id=row["id"],
     )
 

@@ -1,0 +1,86 @@
+"""How often one user may do what moves shared weights or costs everybody: feedback, new sessions,
+deletions. The owner has no such limit.
+
+Counts live in memory: nothing that a user deletes brings an allowance back, and they begin anew
+with the gateway alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal
+
+from clawrl_gym.config import GatewayConfig
+from clawrl_gym.core.ownership import OWNER
+from clawrl_gym.gateway.refusals import Refusal
+
+Limit = Literal[
+    "feedback_per_minute", "feedback_per_day", "new_sessions_per_day", "deletions_per_minute"
+]
+_DAY_S = 86_400.0
+_WORDS: dict[Limit, str] = {
+    "feedback_per_minute": "posts of feedback a minute",
+    "feedback_per_day": "posts of feedback a day",
+    "new_sessions_per_day": "new sessions a day",
+    "deletions_per_minute": "deletions a minute",
+}
+
+
+class Allowances:
+    """What each user has left."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        limited: Counter[str] | None = None,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
+        """`limited` counts refusals by limit."""
+        self._config = config
+        self._limited = Counter[str]() if limited is None else limited
+        self._clock_s = clock_s
+        self._windows: dict[tuple[Limit, str], tuple[int, int]] = {}
+        """By limit and user: the number of the window, and what was taken in it."""
+
+    def check(self, user: str, *limits: Limit) -> None:
+        """Take one of each. Raises Refusal (429) naming the limit, and takes nothing then."""
+        if user == OWNER:
+            return
+        for limit in limits:
+            self._check(user, limit)
+        for limit in limits:
+            window, taken = self._window(user, limit)
+            self._windows[limit, user] = window, taken + 1
+
+    def forget(self, user: str) -> None:
+        """The user was removed."""
+        for key in [key for key in self._windows if key[1] == user]:
+            del self._windows[key]
+
+    def _check(self, user: str, limit: Limit) -> None:
+        most = getattr(self._config, limit)
+        window, taken = self._window(user, limit)
+        if most is None or taken < most:
+            return
+        self._limited[limit] += 1
+        wait_s = (window + 1) * _length_s(limit) - self._clock_s()
+        raise Refusal(
+            429,
+            f"got more than {most} {_WORDS[limit]}, expected at most that many from one user "
+            f"(gateway.{limit}): the next one is taken in {max(1.0, wait_s):.0f} s",
+            "rate_limit_exceeded",
+            None,
+            wait_s,
+        )
+
+    def _window(self, user: str, limit: Limit) -> tuple[int, int]:
+        """The window of now, and what was taken in it."""
+        now = int(self._clock_s() // _length_s(limit))
+        window, taken = self._windows.get((limit, user), (now, 0))
+        return (window, taken) if window == now else (now, 0)
+
+
+def _length_s(limit: Limit) -> float:
+    return _DAY_S if limit.endswith("day") else 60.0

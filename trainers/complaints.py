@@ -1,0 +1,135 @@
+"""Complaints about new versions: whether people are less content than with the ones before.
+
+Each turn counts once, by its last verdict, as a complaint (-1) or none; abstentions are none of
+both. The share of complaints about versions after the last good one is compared with that of all up
+to it (Newcombe's interval of a difference of shares). Worse is what is worse by more than a margin
+at the low end of the interval, with all verdicts and also without those of any one bounded user:
+nobody takes a version from others by complaining alone. On each side a user has at most the part
+that `UserShare` allows: nobody hides others' complaints either. What has stood the test for enough
+turns is the last good version from then on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from clawrl_gym.core.metrics import wilson
+from clawrl_gym.trainers.user_share import Candidate, UserShare
+
+_FEWEST = 20
+"""Turns on each side, before anything is compared."""
+_ENOUGH = 60
+"""Turns of newer versions after which these are good if they are not worse."""
+_REMEMBERED = 5000
+
+
+class Complaint(NamedTuple):
+    """A turn that was judged."""
+
+    user: str
+    version: int
+    is_complaint: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Shares of complaints about older and newer versions."""
+
+    before: float
+    after: float
+    low: float
+    """Of the 95 % interval of the difference after - before."""
+    high: float
+    turns_before: int
+    turns_after: int
+
+
+class Complaints:
+    """About one line of weights."""
+
+    def __init__(
+        self,
+        margin: float | None,
+        good: int = 0,
+        share: UserShare | None = None,
+    ) -> None:
+        """`margin` None: nothing is ever worse. `good`: the version that serves now. `share`: what
+        one user may have of the verdicts; None: any part."""
+        self._margin = margin
+        self.good = good
+        """The newest version that is not on trial."""
+        self._share = share
+        self._of_turn: OrderedDict[int, Complaint] = OrderedDict()
+
+    def add(self, turn_id: int, user: str, version: int, value: Literal[-1, 0, 1] | None) -> None:
+        """A verdict on a turn; it takes the place of an earlier one."""
+        if value is None:
+            return
+        self._of_turn.pop(turn_id, None)
+        self._of_turn[turn_id] = Complaint(user, version, value < 0)
+        while len(self._of_turn) > _REMEMBERED:
+            self._of_turn.popitem(last=False)
+
+    def forget(self, user: str) -> None:
+        """The user was removed."""
+        gone = [turn_id for turn_id, one in self._of_turn.items() if one.user == user]
+        for turn_id in gone:
+            del self._of_turn[turn_id]
+
+    def comparison(self, without: str | None = None) -> Comparison | None:
+        """None while there are too few turns; `without`: whose do not count."""
+        counted = [one for one in self._of_turn.values() if one.user != without]
+        before = self._fitting([one for one in counted if one.version <= self.good])
+        after = self._fitting([one for one in counted if one.version > self.good])
+        if len(before) < _FEWEST or len(after) < _FEWEST:
+            return None
+        return _compared(before, after)
+
+    def is_worse(self) -> bool:
+        """Whether newer versions are complained about more; ends their trial where it is over."""
+        of_all = self.comparison()
+        if self._margin is None or of_all is None:
+            return False
+        users = {one.user for one in self._of_turn.values()}
+        bounded = {user for user in users if self._share and self._share.is_bounded(user)}
+        without = [self.comparison(user) for user in sorted(bounded)]
+        if all(one is not None and one.low > self._margin for one in [of_all, *without]):
+            return True
+        if of_all.turns_after >= _ENOUGH and of_all.low <= 0:
+            self.good = max(one.version for one in self._of_turn.values())
+        return False
+
+    def _fitting(self, complaints: list[Complaint]) -> list[Complaint]:
+        """The newest of them of which nobody has too large a part."""
+        if self._share is None:
+            return complaints
+        newest = complaints[::-1]
+        candidates = [Candidate(one.user, 1, 1.0) for one in newest]
+        return [newest[at] for at in self._share.fitting(candidates, None)]
+
+    def returned(self, to: int, as_version: int) -> None:
+        """The weights of `to` serve again as `as_version`; what was between is no measure."""
+        for turn_id, one in list(self._of_turn.items()):
+            if to < one.version < as_version:
+                del self._of_turn[turn_id]
+        self.good = as_version
+
+
+def shares(complaints: Iterable[Complaint]) -> tuple[int, int]:
+    """Complaints, and turns."""
+    flags = [one.is_complaint for one in complaints]
+    return sum(flags), len(flags)
+
+
+def _compared(before: Iterable[Complaint], after: Iterable[Complaint]) -> Comparison:
+    (old, n_old), (new, n_new) = shares(before), shares(after)
+    p_old, p_new = old / n_old, new / n_new
+    (low_old, high_old), (low_new, high_new) = wilson(old, n_old), wilson(new, n_new)
+    difference = p_new - p_old
+    low = difference - math.hypot(p_new - low_new, high_old - p_old)
+    high = difference + math.hypot(high_new - p_new, p_old - low_old)
+    return Comparison(p_old, p_new, low, high, n_old, n_new)
