@@ -13,7 +13,7 @@ from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
-from clawrl_gym.envs.toolcall.grading import grade
+from clawrl_gym.envs.toolcall.grading import ProgramGoal, grade
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import Customer, ExecutedCall, Outcome, ToolTask, Utterance
 from clawrl_gym.envs.toolcall.toolbox import Toolbox, UserTools
@@ -59,7 +59,8 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         is told before, such as a shop's rules), `difficulty` (1 where nothing rates the tasks),
         `error` (None: failures are exceptions) and `report`: empty until the end, then
         "Test report: passed", or "Test report: failed" with a line for each thing that is missing.
-        No observation holds the report.
+        No observation holds the report. `scores`: of a task that a program grades, `trusted` is 0
+        where code of the policy may give the program values that are equal to anything.
     Version
         v0: first version.
     """
@@ -169,7 +170,14 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
             "next_state_role": "tool" if self._awaits_results else "user",
             "system": task.system,
             "difficulty": task.difficulty,
+            "scores": _scores(task),
         }
+
+
+def _scores(task: ToolTask) -> dict[str, float]:
+    """`trusted`, of tasks that a program grades."""
+    programs = [goal for goal in task.goals if isinstance(goal, ProgramGoal)]
+    return {"trusted": float(all(goal.is_trusted for goal in programs))} if programs else {}
 
 
 def _customer(

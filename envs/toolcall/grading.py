@@ -14,7 +14,7 @@ from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.report import Grade, report_of
 from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.toolcall.task import Goal, Outcome
-from clawrl_gym.envs.twins.programs import twins_of_program
+from clawrl_gym.envs.twins.programs import is_trusted, twins_of_program
 
 _RUNNER = "/root/run.py"
 _PROGRAM = "/root/check.py"
@@ -22,9 +22,9 @@ _OUTCOME = "/root/outcome.json"
 _TOKEN_FILE = "/root/done"
 _MAX_SAID_CHARS = 500
 _SPOILT = "what was left passes a check that nothing can pass"
-_DRAWS = 2
 _QUICK_S = 2.0
-"""A check that takes longer meets twins of one draw only."""
+_FEW = 10
+"""A check that takes longer, or has more twins, meets them once and not twice."""
 _KILLED = 128
 """Exit codes above it are signals."""
 _RUN = """\
@@ -68,6 +68,11 @@ class ProgramGoal:
         except (SyntaxError, ValueError) as error:
             raise TaskError(f"the program of a goal is no Python: {error}") from error
 
+    @property
+    def is_trusted(self) -> bool:
+        """Whether its twins find every value that the policy's code may lie with."""
+        return is_trusted(self.program)
+
     def missing(self, outcome: Outcome) -> Sequence[str]:
         try:
             return self._missing(outcome)
@@ -82,8 +87,9 @@ class ProgramGoal:
         """Passed is what passes the program each time and none of its twins."""
         start, random = time.monotonic(), SystemRandom()
         missing = self._run(self.program, outcome)
-        draws = _DRAWS if time.monotonic() - start < _QUICK_S else 1
-        twins = [twin for _ in range(draws) for twin in twins_of_program(self.program, random)]
+        twins = twins_of_program(self.program, random)
+        if time.monotonic() - start < _QUICK_S and len(twins) <= _FEW:
+            twins += twins_of_program(self.program, random)
         for program in random.sample([*twins, self.program], len(twins) + 1):
             if missing:
                 return missing

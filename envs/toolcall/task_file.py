@@ -43,6 +43,7 @@ from clawrl_gym.envs.toolcall.goals import (
 from clawrl_gym.envs.toolcall.grading import ProgramGoal
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext
+from clawrl_gym.envs.twins.programs import is_trusted
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 _HELD_OUT_ONE_IN = 5
@@ -203,7 +204,14 @@ def open_file(path: Path, context: ToolContext) -> FileTasks:
             rows[row.id] = row
         except TaskError as error:
             left_out.append(LeftOut(name, str(error)))
-    selection = Selection(len(rows), tuple(left_out))
+    untrusted = tuple(
+        row.id
+        for row in rows.values()
+        if any(
+            isinstance(goal, _ProgramSpec) and not is_trusted(goal.program) for goal in row.goals
+        )
+    )
+    selection = Selection(len(rows), tuple(left_out), untrusted)
     selection.require_some(str(path))
     return FileTasks(list(rows.values()), selection, context.sandboxes)
 

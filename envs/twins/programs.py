@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
 from random import Random
 
+from clawrl_gym.envs.twins.met import Walk
+from clawrl_gym.envs.twins.other_values import OtherValues
 from clawrl_gym.envs.twins.python import EXITS, Expectations, name_of_call, span_of
 from clawrl_gym.envs.twins.text import Change, applied
+from clawrl_gym.envs.twins.trust import is_covered, runs_code
 
-MOST = 6
+MOST = 64
 """Twins of one program that expect something else."""
 
 
@@ -26,8 +31,83 @@ def twins_of_program(program: str, random: Random) -> tuple[str, ...]:
     expectations = Expectations(program, random, _called(tree))
     changes = [one.change for one in expectations.within(tree.body) if one.is_sure]
     changes += [change for test in _deciding(tree) for change in expectations.of_truth(test)]
-    chosen = random.sample(changes, min(MOST, len(changes)))
-    return (stopped, *(applied(program, [change]) for change in chosen))
+    twins = [applied(program, [change]) for change in changes]
+    twins += [applied(program, [asked.change]) for asked in _asked(program, tree, expectations)]
+    twins = list(dict.fromkeys(twins))
+    return (stopped, *random.sample(twins, min(MOST, len(twins))))
+
+
+def is_trusted(program: str) -> bool:
+    """Whether no value that the policy's code makes can pass a program that another one could not:
+    it runs no such code, or its twins ask for another value in each of its decisions."""
+    tree = ast.parse(program)
+    if not runs_code(tree):
+        return True
+    asked = _asked(program, tree, Expectations(program, Random(0)))
+    covered = [one.decision for one in asked if one.is_once]
+    return 0 < len(asked) <= MOST and is_covered(tree, [*covered, *_exit_tests(tree)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A decision, and what makes it decide otherwise, in one round of its loops."""
+
+    decision: ast.expr
+    change: Change
+    is_once: bool
+
+
+def _asked(program: str, tree: ast.Module, expectations: Expectations) -> list[_Asked]:
+    """Of all decisions that every passing run comes to."""
+    other, walk = OtherValues(expectations), Walk(tree)
+    found = list[_Asked]()
+    for met in walk.met():
+        for node, change in other.of_statement(met.statement):
+            rounds = [range(walk.entries(loop.iter)) for loop in met.loops]
+            is_inside = all(_holds(program, loop, change) for loop in met.loops)
+            for choice in product(*rounds) if is_inside else ():
+                changed = _in_one_round(program, change, list(zip(met.loops, choice, strict=True)))
+                found.append(_Asked(node, changed, met.is_once))
+                if len(found) > MOST:
+                    return found
+    for test in _deciding(tree):
+        found += [_Asked(node, one, is_once=True) for node, one in other.of_truth(test)]
+    return found
+
+
+def _holds(program: str, loop: ast.For, change: Change) -> bool:
+    """Whether a change stands in the body of a loop, and not in a function that is called there."""
+    start, end = span_of(program, loop)
+    return start < change.start and change.end <= end and not loop.orelse
+
+
+def _in_one_round(program: str, change: Change, rounds: list[tuple[ast.For, int]]) -> Change:
+    """The same change in one round of each loop, before and after which all is as it was: who is
+    right in the others and lies in this one is found, too."""
+    for loop, at in reversed(rounds):
+        start, end = span_of(program, loop)
+        before, after = program[start : change.start], program[change.end : end]
+        as_it_was, changed = program[start:end], f"{before}{change.text}{after}"
+        first, last = (offset - start for offset in span_of(program, loop.iter))
+        pieces = [
+            f"{text[:first]}list({text[first:last]})[{part}]{text[last:]}"
+            for text, part in (
+                (as_it_was, f":{at}"),
+                (changed, f"{at}:{at + 1}"),
+                (as_it_was, f"{at + 1}:"),
+            )
+        ]
+        change = Change(start, end, f"\n{' ' * loop.col_offset}".join(pieces))
+    return change
+
+
+def _exit_tests(tree: ast.AST) -> Iterator[ast.expr]:
+    """`right` of `sys.exit(0 if right else 1)`: what decides is what the name holds."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(args=[ast.IfExp() as choice]) if name_of_call(node) in EXITS:
+                if _negated_name(choice) is not None:
+                    yield choice.test
 
 
 def _deciding(tree: ast.Module) -> Iterator[ast.expr]:

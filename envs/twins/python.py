@@ -30,10 +30,10 @@ _OPPOSITES = {
          "assertSequenceEqual", "assertMultiLineEqual"), "assertNotEqual",
     ),
 }  # fmt: skip
-_EQUALITIES = re.compile(
+EQUALITIES = re.compile(
     r"assert(?!Less|Greater)\w*(?:Equal|_equal|_allclose|_almost_equal|called_with|once_with|_any_call)s?"
 )
-_NEGATED = re.compile(r"[nN]ot_?|Not[A-Z]")
+NEGATED = re.compile(r"[nN]ot_?|Not[A-Z]")
 _SIGNS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Lt: ("<", ">="), ast.GtE: (">=", "<"),
     ast.Gt: (">", "<="), ast.LtE: ("<=", ">"), ast.In: ("in", "not in"),
@@ -69,7 +69,7 @@ class Expectations:
                 yield Expectation(change, is_sure)
             for inner, is_sure_there in self._bodies(statement):
                 yield from self.within(inner, is_sure and is_sure_there)
-            is_sure = is_sure and not _may_leave(statement)
+            is_sure = is_sure and not may_leave(statement)
 
     def _bodies(self, statement: ast.stmt) -> Iterator[tuple[list[ast.stmt], bool]]:
         match statement:
@@ -78,7 +78,7 @@ class Expectations:
             case ast.ClassDef():
                 yield statement.body, True
             case ast.With() | ast.AsyncWith():
-                yield statement.body, self._raised(statement) is None
+                yield statement.body, self.raised(statement) is None
             case ast.Try():
                 yield statement.body, all(fails(handler.body) for handler in statement.handlers)
                 yield statement.finalbody, True
@@ -98,17 +98,17 @@ class Expectations:
             ):
                 yield from self._of_call(call)
             case ast.With() | ast.AsyncWith():
-                if (raised := self._raised(statement)) is not None:
+                if (raised := self.raised(statement)) is not None:
                     yield raised
             case ast.If() if fails(statement.body):
-                yield from self._of_guard(statement.test)
+                yield from self.of_guard(statement.test)
 
-    def _raised(self, statement: ast.With | ast.AsyncWith) -> Change | None:
+    def raised(self, statement: ast.With | ast.AsyncWith) -> Change | None:
         start = span_of(self.source, statement.items[0].context_expr)[0]
         end = span_of(self.source, statement.items[-1].context_expr)[1]
-        return self._other_raised(start, end)
+        return self.other_raised(start, end)
 
-    def _other_raised(self, start: int, end: int) -> Change | None:
+    def other_raised(self, start: int, end: int) -> Change | None:
         """Another error, or another text of it."""
         text = self.source[start:end]
         if match := _TEXT_OF_RAISES.search(text):
@@ -130,31 +130,31 @@ class Expectations:
                     start, end, f"({self.source[slice(*span_of(self.source, test.operand))]})"
                 )
             case ast.Compare():
-                yield self._other_side(test, ast.Eq) or self._opposite(test)
+                yield self.other_side(test, ast.Eq) or self._opposite(test)
             case _:
-                yield self._negated(test)
+                yield self.negated(test)
 
-    def _of_guard(self, test: ast.expr) -> Iterator[Change]:
+    def of_guard(self, test: ast.expr) -> Iterator[Change]:
         """Each makes a condition true that is false."""
         match test:
             case ast.BoolOp(op=ast.Or()):
                 for value in test.values:
-                    yield from self._of_guard(value)
+                    yield from self.of_guard(value)
             case ast.Compare() if len(test.ops) == 1:
-                yield self._other_side(test, ast.NotEq) or self._opposite(test)
+                yield self.other_side(test, ast.NotEq) or self._opposite(test)
             case _:
-                yield self._negated(test)
+                yield self.negated(test)
 
-    def _negated(self, test: ast.expr) -> Change:
+    def negated(self, test: ast.expr) -> Change:
         start, end = span_of(self.source, test)
         return Change(start, end, f"(not ({self.source[start:end]}))")
 
-    def _other_side(self, test: ast.Compare, sign: type[ast.cmpop]) -> Change | None:
+    def other_side(self, test: ast.Compare, sign: type[ast.cmpop]) -> Change | None:
         """Another literal on a side of the last sign."""
         if not isinstance(test.ops[-1], sign):
             return None
         sides = [test.comparators[-1], *([test.left] if len(test.ops) == 1 else [])]
-        return self._first_other(self.random.sample(sides, len(sides)))
+        return self.first_other(self.random.sample(sides, len(sides)))
 
     def _opposite(self, test: ast.Compare) -> Change:
         """The last sign in the opposite sense."""
@@ -164,24 +164,24 @@ class Expectations:
         pattern = r"\s+".join(map(re.escape, sign.split()))
         between = re.search(pattern, self.source[start:end])
         if between is None:
-            return self._negated(test)
+            return self.negated(test)
         return Change(start + between.start(), start + between.end(), opposite)
 
     def _of_call(self, call: ast.Call) -> Iterator[Change]:
         name = name_of_call(call)
         sides = call.args[:2]
-        if _EQUALITIES.fullmatch(name) and not _NEGATED.search(name):
-            change = self._first_other(self.random.sample(sides, len(sides)))
+        if EQUALITIES.fullmatch(name) and not NEGATED.search(name):
+            change = self.first_other(self.random.sample(sides, len(sides)))
             if change is not None:
                 yield change
                 return
         if name in _OPPOSITES:
             end = span_of(self.source, call.func)[1]
             yield Change(end - len(name), end, _OPPOSITES[name])
-        elif (raised := self._other_raised(*span_of(self.source, call))) is not None:
+        elif (raised := self.other_raised(*span_of(self.source, call))) is not None:
             yield raised
 
-    def _first_other(self, nodes: Iterable[ast.expr]) -> Change | None:
+    def first_other(self, nodes: Iterable[ast.expr]) -> Change | None:
         return next((change for node in nodes if (change := self._other_value(node))), None)
 
     def _other_value(self, node: ast.expr) -> Change | None:
@@ -237,7 +237,7 @@ def fails(body: Sequence[ast.stmt]) -> bool:
     return name_of_call(call) == "fail" or (name_of_call(call) in EXITS and _is_failure(call))
 
 
-def _may_leave(statement: ast.stmt) -> bool:
+def may_leave(statement: ast.stmt) -> bool:
     """Whether what follows may never be met, and all be well."""
     nodes = list(ast.walk(statement))
     is_function = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
