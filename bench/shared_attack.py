@@ -104,13 +104,13 @@ ATTACKS: dict[str, Callable[[int], list[Post]]] = {
 class Policy:
     """The shipped policy, sampled by transformers with the learner's weights."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, handle: Handle) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         folder = str(shipped_dir())
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         self.net: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        self.learner = learner
+        self.handle = handle
         self.version = 0
 
     def take(self, folder: Path, version: int) -> None:
@@ -118,7 +118,7 @@ class Policy:
         from safetensors.torch import load_file
 
         folder.mkdir(exist_ok=True)
-        self.learner.save_weights(str(folder))
+        self.handle.learner.save_weights(str(folder))
         self.net.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
         self.version = version
 
@@ -173,7 +173,7 @@ class Handle:
         self.learner.load_checkpoint(folder)
 
     async def begin_anew(self) -> None:
-        self.learner.begin_anew()
+        self.learner = self._make()
 
     async def revive(self, checkpoint: str | None) -> None:
         raise AssertionError("it does not die")
@@ -204,7 +204,7 @@ class Service:
         self.random = random.Random(seed)
         torch.manual_seed(seed)
         self.handle = Handle(self._learner)
-        self.policy = Policy(self.handle.learner)
+        self.policy = Policy(self.handle)
         self.store = Store.open(folder)
         share = UserShare.of(config.live, lambda: 1 + len(OTHERS))
         self.queues = UserQueues(lambda user: BatchQueue.live(config.live, self.store, user, share))
@@ -224,6 +224,7 @@ class Service:
         self.now_s = time.time()
         self.allowances = Allowances(config.gateway, clock_s=lambda: self.now_s)
         self.updates: list[Update] = []
+        self._learned = asyncio.Event()
         self.sessions = self.limited = 0
 
     def _learner(self) -> Learner:
@@ -240,6 +241,7 @@ class Service:
         ids = [sample.id for sample in update.batch.samples if sample.id is not None]
         await self.store.add_update(update.row, ids, update.checkpoint)
         self.updates.append(update)
+        self._learned.set()
 
     async def talk(self, user: str, post: Post) -> None:
         """One session of one turn, and what its user thinks of it."""
@@ -299,13 +301,9 @@ class Service:
 
     async def _settled(self) -> None:
         """What is due has been learned."""
-        while True:
-            known = len(self.updates)
-            due = self.queues.own._due()
-            if not due:
-                return
-            while len(self.updates) == known:
-                await asyncio.sleep(0.001)
+        while self.queues.own._due():
+            self._learned.clear()
+            await self._learned.wait()
 
     async def run(self, attack: Callable[[int], list[Post]], hours: int) -> Outcome:
         """So many hours of it."""

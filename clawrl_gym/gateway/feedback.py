@@ -121,7 +121,7 @@ class Feedback:
             turn_name = "main turn" if turn_id is None else f"turn {turn_id}"
             raise Refusal(404, f"there is no {turn_name}{where}", "turn_not_found")
         session = await self._store.session(turn.session_id)
-        source = session and session.source
+        source: str | None = None if session is None else session.source
         if session is not None and session.split != "train":
             source = "measured"
         if turn.kind != "main" or source != "live":

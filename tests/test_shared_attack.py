@@ -1,0 +1,20 @@
+"""A user with a key cannot change what others receive by more than the owner's bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.shared_attack import ATTACKS, attacked
+from clawrl_gym.config import ServeConfig
+from clawrl_gym.config.compose import compose
+
+GUARDS = compose("serve", [], ServeConfig).learner.guards
+
+
+@pytest.mark.parametrize("name", [name for name in ATTACKS if name != "nobody"])
+async def test_replies_of_others_stay_within_the_bound_whatever_a_user_does(name: str) -> None:
+    quick = ["live.batch_turns=4", "learner.guards.drift=0.3"]
+    outcome = await attacked(name, hours=4, overrides=quick)
+    assert outcome.updates > 0
+    assert outcome.eve <= 0.25 * outcome.all
+    assert outcome.moved <= 0.3 + 0.15
