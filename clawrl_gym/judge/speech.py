@@ -86,15 +86,19 @@ class Speech:
                 return self._known(code, hit)
             return _unknown(_LANGUAGE, "its language is not told, or not one of judge.languages")
         value = _value(hit, self._likeness().odds(text, request, reply, hit), asked)
+        if value == 1 and any(self._languages[each].rules.takes_back(opening) for each in read):
+            value = None
         if code is not None and hit is not None:
             return self._of_rule(code, hit, value, opening)
-        if value is None or not self._resembling_weight:
+        is_guess = value == 1 and not self._is_certain(opening, read)
+        if value is None or is_guess or not self._resembling_weight:
             return _unknown(_NONE, f"no rule of {' or '.join(read)} knows what was said")
         return self._resembling(value, opening)
 
     def _of_rule(self, code: str, hit: Hit, value: Literal[-1, 1] | None, opening: str) -> Finding:
         """Of an answer for which a rule holds, and what the whole of it is like."""
-        if value == hit.value or (hit.value == 0 and value is None):
+        corrects = hit.lasting and hit.value == -1 and value is None
+        if value == hit.value or (hit.value == 0 and value is None) or corrects:
             return self._known(code, hit)
         if value is not None and self._resembling_weight and not (hit.lasting and value == 1):
             return self._resembling(value, opening, hit.lasting)
@@ -126,6 +130,11 @@ class Speech:
             if hit is not None and not (hit.otherwise and known < 1):
                 hits[code] = hit
         return read, hits
+
+    def _is_certain(self, opening: str, read: list[str]) -> bool:
+        """Whether an answer is surely in one of these languages, its words apart."""
+        needed = readings(opening, self._languages, self._probable)
+        return any(not needed.get(code, 1.0) for code in read)
 
     def _as_before(self, opening: str, request: str) -> list[str]:
         """The request's language, for an answer too short to tell its own. No rule reads it."""

@@ -14,7 +14,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from clawrl_gym.judge.resemblance import WEIGHTS, Odds, asks
-from tools.complaints.recipe import Answer, answers, fitted, followups, hit_of, talk, unseen_odds
+from tools.complaints.recipe import (
+    Answer,
+    answers,
+    fitted,
+    followups,
+    hit_of,
+    taken_back,
+    talk,
+    unseen_odds,
+)
 
 _BOUNDS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 
@@ -22,7 +31,7 @@ _BOUNDS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cross-validate", action="store_true", help="weigh bounds, make nothing")
-    training, tested = [*answers(), *followups()], talk()
+    training, tested = [*answers(), *followups(), *taken_back()], talk()
     if parser.parse_args().cross_validate:
         _print_bounds(tested, unseen_odds(training, tested))
         return

@@ -16,7 +16,7 @@ import random
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import Pool
 from pathlib import Path
@@ -45,8 +45,16 @@ _COMBINATIONS = 8
 """Of one line's alternatives."""
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 _SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[,.!?])")
+TAKEN_BACK = _ROOT / "tests" / "fixtures" / "replies" / "taken_back.yaml"
+_BEFORE = {
+    "undeserved": (("", ""), ("Sort my photos by year.", "I have sorted them into 12 folders.")),
+    "deserved": (("", ""),),
+}
+"""Requests and replies before praise."""
 _REQUESTS = 2
 """Requests of other exchanges after each reply."""
+_WITH_MORE = 200
+"""Praise with a request behind it, and complaints after a question, in each language."""
 _TOPICS = 40
 """Requests of other exchanges that each change of the topic begins."""
 _DRAWN = (("answer", 0, 4), ("statement", 3, 1), ("other", 3, 1))
@@ -122,12 +130,11 @@ def combinations(line: str) -> list[str]:
 
 
 def followups() -> list[Answer]:
-    """What is neither complaint nor praise, after drawn requests and replies."""
+    """What is neither complaint nor praise, after drawn requests and replies; some praise that goes
+    on with a request, and complaints after a question."""
     replies: dict[str, list[Answer]] = {}
     for answer in exchanges(EXCHANGES):
-        own = replies.setdefault(answer.language, [])
-        if not own or own[-1].reply != answer.reply:
-            own.append(answer)
+        replies.setdefault(answer.language, []).append(answer)
     return [
         each
         for path in sorted(FOLLOWUPS.glob("*.yaml"))
@@ -148,10 +155,30 @@ def _followups(code: str, lists: dict[str, str], replies: Sequence[Answer]) -> I
         for text in lines[name]:
             yield from (after(text, False) for _ in range(told))
             yield from (after(text, True) for _ in range(asked))
+    praise, blame = (
+        [each for each in replies if each.kind == kind] for kind in ("praise", "complaint")
+    )
+    for _ in range(_WITH_MORE):
+        told, asked_next = draw.choice(praise), draw.choice(replies).request
+        yield replace(told, text=f"{told.text.rstrip(' .!,')}{draw.choice('.!,')} {asked_next}")
+        doubted = draw.choice(blame)
+        question = draw.choice(lines["questions"])
+        yield replace(doubted, reply=f"{doubted.reply} {question}")
     for topic in lines["topic"]:
         yield from (after(f"{topic} {draw.choice(replies).request}", False) for _ in range(_TOPICS))
-    for _ in range(_REQUESTS * len(replies)):
+    for _ in range(_REQUESTS * len({each.reply for each in replies})):
         yield after(draw.choice(replies).request, False)
+
+
+def taken_back() -> list[Answer]:
+    """Praise that is none: irony, and thanks that ask for amends; and praise that goes on."""
+    return [
+        Answer(code, "complaint" if kind == "undeserved" else "praise", text, kind, *before)
+        for code, lists in plain_values(TAKEN_BACK.read_text("utf-8")).items()
+        for kind, lines in lists.items()
+        for text in filter(None, lines.splitlines())
+        for before in _BEFORE[kind]
+    ]
 
 
 def talk(path: Path = TALK) -> list[Answer]:
