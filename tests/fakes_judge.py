@@ -100,6 +100,10 @@ class JudgeServer:
         self.status = 200
         self.silent = False
         """No request is answered."""
+        self.refusals: list[tuple[int, dict[str, str], Any]] = []
+        """Status, headers and body of the answers to the first requests, before any other."""
+        self.takes: set[str] | None = None
+        """Fields of a request; one with any other is 400 and names it. None: all."""
         self.requests: list[tuple[str, Any, str]] = []
         """Path, body and authorization of each, but not of those for /models."""
         self.open = 0
@@ -114,12 +118,17 @@ class JudgeServer:
         self.most_open = max(self.most_open, self.open)
         try:
             await asyncio.sleep(3600 if self.silent else 0.002)
-            answer = self.answer(at)
+            answer, status, headers = self.answer(at), self.status, dict[str, str]()
         finally:
             self.open -= 1
+        unknown = [] if self.takes is None else sorted({*self.requests[at][1]} - self.takes)
+        if self.refusals:
+            status, headers, answer = self.refusals.pop(0)
+        elif unknown:
+            status, answer = 400, {"error": {"message": f"Unsupported parameter: '{unknown[0]}'"}}
         if isinstance(answer, bytes):
-            return web.Response(body=answer, status=self.status)
-        return web.json_response(answer, status=self.status)
+            return web.Response(body=answer, status=status, headers=headers)
+        return web.json_response(answer, status=status, headers=headers)
 
 
 def completion(text: Any, reason: str = "stop", **message: Any) -> dict[str, Any]:
@@ -145,7 +154,7 @@ async def judge_server(
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     server.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    endpoint = JudgeEndpoint(server.base_url, "the-key", timeout_s, most)
+    endpoint = JudgeEndpoint(server.base_url, "the-key", timeout_s, most, first_wait_s=0.01)
     try:
         yield server, endpoint
     finally:

@@ -291,7 +291,7 @@ async def test_a_third_of_garbage_costs_no_verdict_its_sense() -> None:
 
 
 async def test_a_server_that_lies_abstains() -> None:
-    for lie in ({"choices": [{"message": {"content": 1}}]}, [1], "1", completion("1")):
+    for lie in ({"choices": [{"message": {"content": 1}}]}, [1], "1", completion("one")):
         (verdict,) = await ask_server(lambda at, lie=lie: lie)
         assert verdict.value is None
         assert verdict.detail["reason"]

@@ -172,6 +172,9 @@ class JudgeConfig(Part):
     fetchers: tuple[str, ...] = ()
     """type=rule: tools whose result is what others wrote, such as pages; words in it say nothing,
     but an error in JSON does."""
+    telling: Regex | None = None
+    """type=rule: found in the name of a tool that tells of other things (lists, messages, logs);
+    words in its result say nothing, as of `fetchers`."""
     reading: Regex | None = None
     """type=rule: found at the beginning of a command whose output is the contents of a file."""
 

@@ -1,22 +1,39 @@
 """Models that a judge asks: the policy's own vLLM, or another OpenAI-compatible server.
 
-A completion is no turn: it is neither recorded nor trained on.
+A completion is no turn: it is neither recorded nor trained on. Servers differ in what they take and
+how they end: a parameter that one refuses by name is left out from then on, and whatever reason
+does not say that an answer was cut off ends a whole one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
+from clawrl_gym.core.errors import PolicyError, PolicyUnavailable, RequestError
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import ChatBody, Message
+from clawrl_gym.core.types import ChatBody, Json, Message
 from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.policy.generation import Sampling
 from clawrl_gym.policy.interface import Policies
+
+_CUT_OFF = {
+    "length", "max_tokens", "max_output_tokens", "model_length", "token_limit", "content_filter",
+    "safety", "recitation", "blocklist", "prohibited_content", "error", "abort", "aborted",
+    "cancelled", "canceled", "timeout", "incomplete",
+}  # fmt: skip
+"""Reasons, in small letters, after which an answer is not whole."""
+_TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
+"""Names of one parameter; the later one is tried where a server refuses the earlier one."""
+_OPTIONAL = ("temperature", *_TOKEN_LIMITS)
+_WORDS = ("text", "output_text")
+"""Types of parts that are the answer."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +95,44 @@ class HttpChatModel:
         self._endpoint = endpoint
         self._model = model
         self._name_lock = asyncio.Lock()
+        self._refused: set[str] = set()
+        """Parameters that the server does not take."""
 
     async def complete(
         self, messages: list[Message], temperature: float, max_tokens: int
     ) -> Completion:
-        body = {
-            "model": await self._name(),
-            "messages": messages,
-            "temperature": temperature,
-            "max_completion_tokens": max_tokens,
-        }
-        answer: Any = await self._endpoint.post("/chat/completions", body)
-        try:
-            choice = answer["choices"][0]
-            text, reason = choice["message"].get("content"), choice.get("finish_reason")
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise _unexpected(answer, "a chat completion") from error
-        if not isinstance(text, str | None):
-            raise _unexpected(answer, "a chat completion in text")
-        return Completion(text or "", reason == "stop")
+        name = await self._name()
+        while True:
+            body = self._body(name, messages, temperature, max_tokens)
+            try:
+                answer = await self._endpoint.post("/chat/completions", body)
+            except RequestError as error:
+                if not self._leave_out(str(error), body):
+                    raise
+                continue
+            return _completion(answer)
+
+    def _body(
+        self, name: str, messages: list[Message], temperature: float, max_tokens: int
+    ) -> Json:
+        body: Json = {"model": name, "messages": messages}
+        if "temperature" not in self._refused:
+            body["temperature"] = temperature
+        limits = (limit for limit in _TOKEN_LIMITS if limit not in self._refused)
+        return body | {limit: max_tokens for limit in [next(limits, "")] if limit}
+
+    def _leave_out(self, error: str, body: Json) -> bool:
+        """Whether there is less to ask with, after an error that names what was asked with."""
+        named = [name for name in body if name in _OPTIONAL and re.search(rf"\b{name}\b", error)]
+        fresh = [name for name in named if name not in self._refused]
+        if fresh:
+            self._refused.update(fresh)
+            _log.warning(
+                "the judge's model refuses %s, it is left out from now on: %s",
+                " and ".join(fresh),
+                error,
+            )
+        return bool(named)
 
     async def _name(self) -> str:
         async with self._name_lock:
@@ -107,6 +143,34 @@ class HttpChatModel:
                 except (KeyError, IndexError, TypeError) as error:
                     raise _unexpected(answer, "a list of models; set judge.model") from error
         return self._model
+
+
+def _completion(answer: Any) -> Completion:
+    try:
+        choice = answer["choices"][0]
+        content, reason = choice["message"].get("content"), choice.get("finish_reason")
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise _unexpected(answer, "a chat completion") from error
+    text = _text_of(content)
+    if text is None:
+        raise _unexpected(answer, "a chat completion in text")
+    # half a surrogate pair is no text that could be stored
+    plain = text.encode(errors="replace").decode()
+    return Completion(plain, str(reason or "").lower() not in _CUT_OFF)
+
+
+def _text_of(content: object) -> str | None:
+    """Of a string or of parts, of which those that are no words (reasoning) are left out; None for
+    anything else."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        return None
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    if not all(isinstance(part, dict) for part in parts):
+        return None
+    texts = [part.get("text") for part in parts if part.get("type", "text") in _WORDS]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _unexpected(answer: object, expected: str) -> PolicyError:

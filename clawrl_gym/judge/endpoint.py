@@ -1,23 +1,38 @@
 """JSON over HTTP to a judge's model: bounded answers, no proxies, no redirects.
 
-A key goes to the address that was configured and nowhere else.
+A key goes to the address that was configured and nowhere else. A server that is busy, broken or
+away is asked again while there is time: after as long as it says (Retry-After), else after growing
+waits. All waits are spread, so that those that were refused together do not come back together.
 """
 
 from __future__ import annotations
 
+import asyncio
+import email.utils
+import math
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from clawrl_gym.core.errors import ConfigError, PolicyError
+from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.http import HttpPool
 from clawrl_gym.core.text import read_json
 from clawrl_gym.core.types import Json
 
 MAX_ANSWER_BYTES = 2 * 2**20
-_EXCERPT_BYTES = 200
+_EXCERPT_BYTES = 400
 """Of an answer, that an error repeats."""
-_UNAVAILABLE = (408, 409, 425, 429, 502, 503, 504)
+_BUSY = (408, 409, 425, 429)
+_NEVER = (501, 505)
+"""Of the server's own errors: those that asking again does not mend."""
+_LONGEST_WAIT_S = 8.0
+"""Where the server does not say how long."""
+_SPREAD = 0.25
+"""Share of a wait that is added at most."""
 _TOO_LONG = ("context length", "context window", "context_length", "model length", "model_len",
              "too long", "context size")  # fmt: skip
 
@@ -26,14 +41,22 @@ class JudgeEndpoint:
     """A connection pool to one server. Use it from one event loop and close it."""
 
     def __init__(
-        self, base_url: str, key: str | None, timeout_s: float, max_connections: int
+        self,
+        base_url: str,
+        key: str | None,
+        timeout_s: float,
+        max_connections: int,
+        first_wait_s: float = 0.5,
     ) -> None:
+        """`timeout_s`: for an answer, all tries and waits together; `first_wait_s`: before the
+        second try, where the server says nothing; doubled with each."""
         if not _is_url(base_url):
             raise ConfigError(
                 f"got judge.base_url={base_url!r}, expected one such as http://HOST:PORT/v1"
             )
         self._base_url = base_url.rstrip("/")
         self._timeout_s = timeout_s
+        self._first_wait_s = first_wait_s
         self._pool = HttpPool("the judge's model", key, max_connections)
 
     def beside_v1(self) -> str:
@@ -53,24 +76,33 @@ class JudgeEndpoint:
         await self._pool.close()
 
     async def _call(self, method: str, url: str, body: Json | None) -> object:
+        ends_s, wait_s = time.monotonic() + self._timeout_s, self._first_wait_s
+        while True:
+            after = _RetryAfter()
+            try:
+                return await self._try(method, url, body, ends_s - time.monotonic(), after)
+            except PolicyUnavailable:
+                pause_s = wait_s if after.wait_s is None else after.wait_s
+                pause_s *= 1 + _SPREAD * random.random()
+                if time.monotonic() + pause_s >= ends_s:
+                    raise
+            await asyncio.sleep(pause_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    async def _try(
+        self, method: str, url: str, body: Json | None, left_s: float, after: _RetryAfter
+    ) -> object:
+        """One request. `after` is told how long the server wants to be left alone."""
         path = urlsplit(url).path
-        timeout = aiohttp.ClientTimeout(total=self._timeout_s)
+        timeout = aiohttp.ClientTimeout(total=left_s)
         with self._pool.reaching(path, self._timeout_s):
             async with self._pool.session.request(
                 method, url, json=body, allow_redirects=False, timeout=timeout
             ) as response:
                 data = await _read(response)
-        excerpt = data[:_EXCERPT_BYTES].decode(errors="replace")
+        after.wait_s = _wait_s(response.headers)
         if response.status != 200:
-            text = data.decode(errors="replace").lower()
-            raise self._pool.error(
-                path,
-                response.status,
-                excerpt,
-                is_unavailable=response.status in _UNAVAILABLE,
-                is_bad_request=response.status in (400, 413, 422),
-                is_too_long=any(sign in text for sign in _TOO_LONG),
-            )
+            raise self._error(path, response.status, data)
         if len(data) > MAX_ANSWER_BYTES:
             raise PolicyError(
                 f"the judge's answer to {path} is longer than {MAX_ANSWER_BYTES} bytes"
@@ -79,9 +111,57 @@ class JudgeEndpoint:
             answer: object = read_json(bytes(data), "judge")
         except (ValueError, RecursionError) as error:
             raise PolicyError(
-                f"the judge's model answered {path} with {excerpt!r}, expected JSON"
+                f"the judge's model answered {path} with {_excerpt(data)!r}, expected JSON"
             ) from error
+        status = _status_inside(answer)
+        if status is not None:
+            raise self._error(path, status, data)
         return answer
+
+    def _error(self, path: str, status: int, data: bytes) -> PolicyError:
+        text = data.decode(errors="replace").lower()
+        is_broken = status >= 500 and status not in _NEVER
+        is_too_long = any(sign in text for sign in _TOO_LONG)
+        return self._pool.error(
+            path,
+            status,
+            _excerpt(data),
+            is_unavailable=status in _BUSY or is_broken,
+            is_bad_request=status in (400, 413, 422) or (is_broken and is_too_long),
+            is_too_long=is_too_long,
+        )
+
+
+@dataclass(slots=True)
+class _RetryAfter:
+    wait_s: float | None = None
+    """None: the server has not said."""
+
+
+def _wait_s(headers: Mapping[str, str]) -> float | None:
+    """How long a server wants to be left alone: seconds or a date; None: it does not say."""
+    text = headers.get("Retry-After", "").strip()
+    try:
+        wait_s = float(text)
+    except ValueError:
+        try:
+            wait_s = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return max(wait_s, 0.0) if math.isfinite(wait_s) else None
+
+
+def _status_inside(answer: object) -> int | None:
+    """The status of an error that a proxy hands on with 200; None for any other answer."""
+    if not isinstance(answer, dict) or answer.get("choices") or answer.get("data"):
+        return None
+    error = answer.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else None
+
+
+def _excerpt(data: bytes) -> str:
+    return data[:_EXCERPT_BYTES].decode(errors="replace")
 
 
 def _is_url(text: str) -> bool:

@@ -2,17 +2,19 @@
 understood.
 
 Each language in which the words may be reads them by its own rules. Where they contradict each
-other, or where the language is not a declared one, nothing is said: the judge abstains. Where none
-of the rules holds, an answer that resembles complaints (`resemblance.py`) is a weak -1, any other
-an abstention; so is a rule's verdict that the likeness contradicts. Only a rule that holds makes a
-neutral or a good verdict.
+other, or where the language is not a declared one, nothing is said: the judge abstains. A rule's -1
+or +1 counts where the whole answer is also like a complaint or like praise (`resemblance.py`). What
+no rule knows and is surely like one is a weak verdict, anything else an abstention. After a
+question of the reply a complaint needs both: what comes then mostly answers it.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import VerdictDetail
@@ -27,13 +29,15 @@ from clawrl_gym.judge.language import (
 )
 from clawrl_gym.judge.resemblance import (
     COMPLAINT,
-    NO_COMPLAINT,
+    COMPLAINT_AFTER_QUESTION,
+    COMPLAINT_BY_RULE,
     PRAISE,
-    PRAISE_WITH_MORE,
-    Resemblance,
+    PRAISE_BY_RULE,
+    Likeness,
+    Odds,
+    asks,
     shipped,
 )
-from clawrl_gym.judge.spelling import spelt
 from clawrl_gym.judge.user_rules import Hit, opening_of, restates
 
 _LETTER = re.compile(r"[^\W\d_]")
@@ -42,9 +46,6 @@ _FEW_WORDS = 4
 _UNDECIDED = 0.4
 """Probability up to which the likeliest language is a guess."""
 _MATCHED_CHARS = 80
-_SENTENCE_END = re.compile(r"[.!?\n。\uff01\uff1f…]")
-_FEW_SIGNS = 6
-"""More than so many say something beside the praise that a sentence begins with."""
 _LANGUAGE = "language"
 _NONE = "none"
 _RESEMBLES = "resembles"
@@ -57,7 +58,7 @@ class Speech:
         self,
         config: JudgeConfig,
         probable: Probable = probabilities,
-        likeness: Callable[[], Resemblance] = shipped,
+        likeness: Callable[[], Likeness] = shipped,
     ) -> None:
         self._languages = declared(config)
         self._probable = probable
@@ -67,65 +68,55 @@ class Speech:
 
     def find(self, text: str, request: str, reply: str) -> Finding:
         """The value of an answer, and the rule that gave it; None where it is not understood."""
-        opening = opening_of(text)
-        after_question = reply.rstrip(' \n*_"').endswith("?")
-        read, hits = self._read(opening, after_question)
+        opening, asked = opening_of(text), asks(reply)
+        read, hits = self._read(opening, asked)
         decided = {code: hit for code, hit in hits.items() if not hit.otherwise}
         values = {hit.value for hit in decided.values()}
         if len(values) > 1 and values != {0, -1}:
             return _unknown(_NONE, f"{' and '.join(decided)} say different things")
-        if decided:
-            code = min(decided, key=lambda each: decided[each].value)
-            hit = decided[code]
-            if read and self._is_unlike(code, hit, opening, self._logit(text, request, reply)):
-                if not hit.lasting:
-                    return _unknown(_NONE, f"{hit.rule} holds, and the whole is not like it")
-                hit = replace(hit, value=min(hit.value, 0))  # what is wanted from now on stays
-            return self._known(code, hit)
-        read = read or self._as_before(opening, request)
-        if read and restates(text, request):
-            return Finding(-1, {"rule": "restated"})
-        for code, hit in hits.items():
-            return self._known(code, hit)
-        if read and not after_question and self._resembles(text, request, reply):
-            detail: VerdictDetail = {"rule": _RESEMBLES, "said": opening[:_MATCHED_CHARS]}
-            return Finding(-1, detail, self._resembling_weight)
-        if read:
+        code = min(decided, key=lambda each: decided[each].value, default=None)
+        if code is None:
+            read = read or self._as_before(opening, request)
+            if read and restates(text, request):
+                return Finding(-1, {"rule": "restated"})
+            code = next(iter(hits), None)
+        hit = None if code is None else hits[code]
+        if not read:
+            if code is not None and hit is not None:  # thumbs and smiles
+                return self._known(code, hit)
+            return _unknown(_LANGUAGE, "its language is not told, or not one of judge.languages")
+        value = _value(hit, self._likeness().odds(text, request, reply, hit), asked)
+        if value == 1 and any(self._languages[each].rules.takes_back(opening) for each in read):
+            value = None
+        if code is not None and hit is not None:
+            return self._of_rule(code, hit, value, opening)
+        is_guess = value == 1 and not self._is_certain(opening, read)
+        if value is None or is_guess or not self._resembling_weight:
             return _unknown(_NONE, f"no rule of {' or '.join(read)} knows what was said")
-        return _unknown(_LANGUAGE, "its language is not told, or not one of judge.languages")
+        return self._resembling(value, opening)
 
-    def _resembles(self, text: str, request: str, reply: str) -> bool:
-        return self._resembling_weight > 0 and self._logit(text, request, reply) > COMPLAINT
+    def _of_rule(self, code: str, hit: Hit, value: Literal[-1, 1] | None, opening: str) -> Finding:
+        """Of an answer for which a rule holds, and what the whole of it is like."""
+        corrects = hit.lasting and hit.value == -1 and value is None
+        if value == hit.value or (hit.value == 0 and value is None) or corrects:
+            return self._known(code, hit)
+        if value is not None and self._resembling_weight and not (hit.lasting and value == 1):
+            return self._resembling(value, opening, hit.lasting)
+        if hit.lasting:  # what is wanted from now on stays
+            return self._known(code, replace(hit, value=0))
+        return _unknown(_NONE, f"{hit.rule} holds, and the whole is not like it")
 
-    def _is_unlike(self, code: str, hit: Hit, opening: str, logit: float) -> bool:
-        """Whether the whole of an answer speaks against the rule that holds."""
-        if hit.value == 0:
-            return False
-        if hit.value == -1:
-            return logit < NO_COMPLAINT
-        return logit > self._praise_bound(code, hit, opening)
-
-    def _praise_bound(self, code: str, praise: Hit, opening: str) -> float:
-        """The logit up to which praise is believed, by how its sentence goes on."""
-        hit: Hit | None = praise
-        more = "\n".join(map(spelt, opening.splitlines()))
-        while hit is not None and hit.value == 1:
-            if hit.opens:
-                return PRAISE if hit is praise else COMPLAINT  # then two rules say the same
-            _, _, after = more.partition(spelt(hit.words))
-            more = _SENTENCE_END.split(after, 1)[0].strip(",;:- ")
-            if len(more) <= _FEW_SIGNS:
-                return PRAISE
-            hit = self._hit(code, more, False)
-        return PRAISE_WITH_MORE
-
-    def _logit(self, text: str, request: str, reply: str) -> float:
-        return self._likeness().logit(text, request, reply)
+    def _resembling(self, value: Literal[-1, 1], opening: str, lasting: bool = False) -> Finding:
+        detail: VerdictDetail = {"rule": _RESEMBLES, "said": opening[:_MATCHED_CHARS]}
+        if lasting:
+            detail["lasting"] = True
+        return Finding(value, detail, self._resembling_weight)
 
     def _read(self, opening: str, after_question: bool) -> tuple[list[str], dict[str, Hit]]:
         """The languages it is in, and what holds in any."""
         if not _LETTER.search(opening):  # thumbs and smiles
-            hit = self._hit(ENGLISH, opening, after_question)
+            language = self._languages.get(ENGLISH)
+            hit = None if language is None else language.rules.find(opening, after_question)
             return [], {} if hit is None else {ENGLISH: hit}
         read: list[str] = []
         hits: dict[str, Hit] = {}
@@ -139,6 +130,11 @@ class Speech:
             if hit is not None and not (hit.otherwise and known < 1):
                 hits[code] = hit
         return read, hits
+
+    def _is_certain(self, opening: str, read: list[str]) -> bool:
+        """Whether an answer is surely in one of these languages, its words apart."""
+        needed = readings(opening, self._languages, self._probable)
+        return any(not needed.get(code, 1.0) for code in read)
 
     def _as_before(self, opening: str, request: str) -> list[str]:
         """The request's language, for an answer too short to tell its own. No rule reads it."""
@@ -159,9 +155,16 @@ class Speech:
         is_mild = hit.lasting and hit.value == -1
         return Finding(hit.value, detail, self._lasting_weight if is_mild else 1.0)
 
-    def _hit(self, code: str, opening: str, after_question: bool) -> Hit | None:
-        language = self._languages.get(code)
-        return None if language is None else language.rules.find(opening, after_question)
+
+def _value(hit: Hit | None, odds: Odds, asked: bool) -> Literal[-1, 1] | None:
+    """What an answer is like; None: neither, or not surely enough."""
+    ruled = None if hit is None else hit.value
+    complaint = COMPLAINT_BY_RULE if ruled == -1 else COMPLAINT
+    if asked:
+        complaint = COMPLAINT_AFTER_QUESTION if ruled == -1 else math.inf
+    if odds.complaint > complaint:
+        return -1
+    return 1 if odds.praise > (PRAISE_BY_RULE if ruled == 1 else PRAISE) else None
 
 
 def _unknown(rule: str, reason: str) -> Finding:

@@ -110,7 +110,8 @@ class Fields:
         A JSON file is an object too: of a file only what is nothing but an error counts.
         """
         if is_file:
-            return "failed" if self._is_only_an_error(answer, tool) else None
+            ended = isinstance(answer, dict) and _ended_badly(answer)
+            return "failed" if ended or self._is_only_an_error(answer, tool) else None
         if self._failed(answer, 0):
             return "failed"
         if not isinstance(answer, dict):
@@ -166,6 +167,12 @@ class Fields:
         fields = {_plain(key): value for key, value in answer.items()}
         texts = (fields.get(name) for name in _TEXTS)
         return any(self._fails(text) for text in texts if isinstance(text, str))
+
+
+def _ended_badly(answer: Json) -> bool:
+    """Whether a command's output is told beside an exit code that is not 0."""
+    fields = {_plain(key): inner for key, inner in answer.items()}
+    return bool(_exit_code(fields)) and bool(fields.keys() & {"stdout", "stderr", "output"})
 
 
 def _says_failed(fields: Json) -> bool:

@@ -33,6 +33,9 @@ _ELEMENT = re.compile(
     r"(?P<inside>.*)</(?P=name)>",
     re.DOTALL,
 )
+_LACKS = re.compile(r':\s*(?:0|""|\[\]|\{\})\s*[,}\]]')
+"""A field of data that holds nothing."""
+_SHELLS = re.compile(r"(?:\S*/)?(?:ba|z|da)?sh -\w*c ")
 _UNKNOWN = Finding(None, {"rule": "unknown", "reason": "no rule knows what the tool gave back"})
 _CONTRADICTION = Finding(
     None, {"rule": "contradiction", "reason": "the tool gave back a success and an error"}
@@ -85,6 +88,7 @@ class ToolRules:
         self._readers = frozenset(config.readers)
         self._fetchers = frozenset(config.fetchers)
         self._reading = _optional(config.reading, words)
+        self._telling = _optional(config.telling, words)
         self._doubts = _optional(config.doubts, words)
         self._success_weight = config.tool_success_weight
         self._fields = Fields(lambda text: self._in_words(text, _SOME_TOOL).value == -1)
@@ -109,8 +113,10 @@ class ToolRules:
                 return Finding(-1, {"rule": "fields" if outcome == "failed" else "empty"})
             if outcome == "succeeded":
                 return self._success("fields")
-            if answer:
+            if answer and (self._is_doubted(text) or _LACKS.search(text)):
                 return _UNKNOWN  # what words in it are about is not known
+            if answer:
+                return self._success("data")
         return self._in_words(text, call)
 
     def _in_words(self, text: str, call: ToolUse) -> Finding:
@@ -119,12 +125,15 @@ class ToolRules:
         values = {rule.value for rule in matching}
         if 0 not in values and -1 in values and any(rule.is_fact for rule in matching):
             return _CONTRADICTION
-        in_doubt = self._doubts is not None and self._doubts.search(text) is not None
+        in_doubt = self._is_doubted(text)
         for value in (0, -1, 1):
             for rule in matching:
                 if rule.value == value and not (rule.doubtless and in_doubt):
                     return self._by(rule)
         return _UNKNOWN
+
+    def _is_doubted(self, text: str) -> bool:
+        return self._doubts is None or self._doubts.search(text) is not None
 
     def _by(self, rule: _ToolRule) -> Finding:
         usual = self._success_weight if rule.value == 1 else 1.0
@@ -139,7 +148,9 @@ class ToolRules:
         return self._reading is not None and self._reading.match(call.command) is not None
 
     def _is_page(self, call: ToolUse) -> bool:
-        return call.plain_name in self._fetchers
+        if call.plain_name in self._fetchers:
+            return True
+        return self._telling is not None and self._telling.search(call.plain_name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +226,15 @@ def _use_of(call: ToolCall) -> ToolUse:
     except (ValueError, TypeError, RecursionError):
         arguments = {}
     fields = arguments if isinstance(arguments, dict) else {}
-    commands = (fields[key] for key in _COMMANDS if isinstance(fields.get(key), str))
-    return ToolUse(str(function.get("name") or ""), next(commands, "").strip())
+    commands = filter(None, (_command(fields.get(key)) for key in _COMMANDS))
+    return ToolUse(str(function.get("name") or ""), next(commands, ""))
+
+
+def _command(value: object) -> str:
+    """Of an argument: a string, or words of which the shell's own are left out."""
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return _SHELLS.sub("", " ".join(value), count=1).strip()
+    return value.strip() if isinstance(value, str) else ""
 
 
 def _plain(call_id: object) -> str:

@@ -1,16 +1,19 @@
 r"""Votes of a judge's model: what counts as one, and what many of them decide.
 
 Only the answer after the reasoning is read, and only when it is whole: a model that is cut off
-while it repeats its instructions has not voted. The last \boxed{} is the vote, or nothing is.
+while it repeats its instructions has not voted. The last \boxed{} is the vote, or nothing is. Where
+there is none, a vote may be a field of JSON, a named number ("Score: -1"), or the last line alone
+("**-1**"); an answer that names different ones has not voted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Literal, TypeVar, cast
 
 from clawrl_gym.judge.chat_models import Completion
@@ -22,27 +25,106 @@ _VOTE = re.compile(
     r"\{\s*(?P<text>\\text\s*\{\s*)?(?P<vote>[+-]?1(?:\.0+)?|0(?:\.0+)?)\s*(?(text)\}\s*)\}"
 )
 _BOXED = r"\boxed"
+_SIGNS = str.maketrans({
+    **dict.fromkeys("\u2212\u2013\u2014\u2010\u2011\ufe63\uff0d", "-"),
+    "\uff0b": "+", "\uff10": "0", "\uff11": "1", "\uff1a": ":", "\uff1d": "=", "\u00a0": " ",
+})  # fmt: skip
+_BEGINS = re.compile(r"<(?:think|thinking|thought|reasoning)>|\[THINK\]", re.IGNORECASE)
+_ENDS = re.compile(
+    r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]|<\|channel\|>final<\|message\|>",
+    re.IGNORECASE,
+)
+_NAMES = (
+    r"verdict|vote|score|rating|reward|judge?ment|(?:final|my)[ _](?:answer|vote|verdict|score)"
+)
+_FIELD = re.compile(rf"{_NAMES}|answer|value|result|label", re.IGNORECASE)
+_NUMBER = r"[+-]?(?:1|0)(?:\.0+)?(?![\d.]*\d)"
+_MARKS = r"[*_`\"'$()\[\]]*"
+_NAMED = re.compile(
+    rf"\b(?:{_NAMES})\b{_MARKS}(?: ?\([^()\n]*\))?{_MARKS}\s*(?:is|are|of|=>|[:=]|)?\s*{_MARKS}\s*"
+    rf"(?P<vote>[+-]?\d+(?:\.\d+)?)(?P<more>{_MARKS}\s*(?:/|\||,|or\b|to\b|out\b|of\b|%)?)",
+    re.IGNORECASE,
+)
+_ALONE = re.compile(rf"[\s>#]*{_MARKS}(?P<vote>{_NUMBER}){_MARKS}[.!]?{_MARKS}\s*")
+_FENCE = re.compile(r"```\w*")
+_DEEPEST = 4
+"""Objects inside of objects in which a vote is looked for."""
 
 
 def parse_vote(completion: Completion) -> Value | None:
     """The vote in an answer; None when there is none."""
     answer = answer_of(completion)
-    return None if answer is None else last_boxed(answer)
+    if answer is None:
+        return None
+    return last_boxed(answer) if _BOXED in answer else _only_vote(answer)
 
 
 def answer_of(completion: Completion) -> str | None:
     """What stands after the reasoning; None for an answer that is cut off or still reasons."""
     if not completion.finished:
         return None
-    answer = completion.text.rpartition("</think>")[2]
-    return None if "<think>" in answer else answer
+    answer = _ENDS.split(completion.text)[-1]
+    return None if _BEGINS.search(answer) else answer
 
 
 def last_boxed(text: str) -> Value | None:
     r"""1, 0 or -1 in the last \boxed{} of a text; None for anything else in it."""
-    _, boxed, rest = text.rpartition(_BOXED)
+    _, boxed, rest = text.translate(_SIGNS).rpartition(_BOXED)
     match = _VOTE.match(rest) if boxed else None
     return None if match is None else cast(Value, int(float(match["vote"])))
+
+
+def _only_vote(answer: str) -> Value | None:
+    """The one that an answer without a box names."""
+    text = _FENCE.sub("", answer.translate(_SIGNS)).strip()
+    fields = _json_of(text)
+    found = set(_in_fields(fields) if fields is not None else _in_words(text))
+    vote = found.pop() if len(found) == 1 else None
+    return cast(Value, int(vote)) if vote in (-1, 0, 1) else None
+
+
+def _json_of(text: str) -> object:
+    """The object that stands in a text; None where there is none."""
+    begin, end = text.find("{"), text.rfind("}")
+    if begin < 0 or end < begin:
+        return None
+    try:
+        found: object = json.loads(re.sub(r"(:\s*)\+(?=[01])", r"\1", text[begin : end + 1]))
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _in_fields(fields: object, depth: int = 0) -> Iterator[float | None]:
+    """The numbers of fields that a vote may have; None for one that is no number."""
+    if not isinstance(fields, dict) or depth > _DEEPEST:
+        return
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield from _in_fields(value, depth + 1)
+        elif _FIELD.fullmatch(name.strip()):
+            yield _number(value)
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return float(value) if isinstance(value, int | float | str) else None
+    except ValueError:
+        return None
+
+
+def _in_words(text: str) -> Iterator[float | None]:
+    """Numbers that are named as votes, and the last line where it is one alone; None for one of a
+    scale or of a choice."""
+    for match in _NAMED.finditer(text):
+        more = match["more"].strip("*_`\"'$()[] \n")
+        yield None if more else float(match["vote"])
+    last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+    alone = _ALONE.fullmatch(last)
+    if alone:
+        yield float(alone["vote"])
 
 
 def is_certain(votes: Sequence[Value | None], coming: int, quorum: int) -> bool:

@@ -1,38 +1,43 @@
-"""How the weights come about by which an answer resembles complaints, from written answers.
+"""How the weights are made by which an answer resembles complaints or praise: from written lists.
 
-Logistic regression by AdaGrad on single answers, seeded. `answers/` holds answers as they are, by
+Softmax regression by AdaGrad on single answers, seeded. `answers/` holds answers as they are, by
 language and kind; `situations/` holds them by situation, too, and with alternatives in braces, of
-which a few combinations are taken: "{too|far too} {long|short}". All were written for this, after
-the rules and without them.
+which a few combinations are taken: "{too|far too} {long|short}"; `exchanges/` holds them with the
+request and the reply before them. Most of what people say is neither complaint nor praise:
+`followups/` holds answers to a question of the reply, acknowledgements and requests with bad words
+about others, which are put after drawn replies, as are the requests of other exchanges. All were
+written after the rules and without them. `TALK` was written by people who saw neither.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from clawrl_gym.judge.context_features import context_features
-from clawrl_gym.judge.resemblance import (
-    COMPLAINT,
-    SIZE,
-    Resemblance,
-    compared,
-    features_of,
-)
+from clawrl_gym.config import JudgeConfig
+from clawrl_gym.core.plain_yaml import plain_values
+from clawrl_gym.judge.language import Language, declared
+from clawrl_gym.judge.resemblance import SIZE, Odds, Resemblance, asks, features_of
+from clawrl_gym.judge.user_rules import Hit, opening_of
 
 ANSWERS = Path(__file__).parent / "answers"
 SITUATIONS = Path(__file__).parent / "situations"
 EXCHANGES = Path(__file__).parent / "exchanges"
-HELD_BACK = ("computer", "translation", "shop", "files", "pet")
-"""Situations of exchanges by which the recipe is measured."""
+FOLLOWUPS = Path(__file__).parent / "followups"
+_ROOT = Path(__file__).parent.parent.parent
+TALK = _ROOT / "tests" / "fixtures" / "judge_blind" / "dev_talk.jsonl"
+_RULES = _ROOT / "conf" / "judge" / "rule.yaml"
 KINDS = ("complaint", "praise", "neutral", "future")
 _MIXED = "mixed"
 """The situation of an answer that has no other."""
@@ -40,22 +45,35 @@ _COMBINATIONS = 8
 """Of one line's alternatives."""
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 _SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[,.!?])")
-_EPOCHS = 7
-_AVERAGED_EPOCHS = 4
+TAKEN_BACK = _ROOT / "tests" / "fixtures" / "replies" / "taken_back.yaml"
+_BEFORE = {
+    "undeserved": (("", ""), ("Sort my photos by year.", "I have sorted them into 12 folders.")),
+    "deserved": (("", ""),),
+}
+"""Requests and replies before praise."""
+_REQUESTS = 2
+"""Requests of other exchanges after each reply."""
+_WITH_MORE = 200
+"""Praise with a request behind it, and complaints after a question, in each language."""
+_TOPICS = 40
+"""Requests of other exchanges that each change of the topic begins."""
+_DRAWN = (("answer", 0, 4), ("statement", 3, 1), ("other", 3, 1))
+"""Follow-ups, and after how many replies each is put: as they are, and with a question behind."""
+_EPOCHS = 3
+_AVERAGED_EPOCHS = 2
 """The last ones, whose weights are averaged."""
-_TRAININGS = 4
+_TRAININGS = 2
 _RATE = 0.2
-_BIAS_RATE = 0.02
+_BIAS_RATE = 0.002
 _DECAY = 1e-4
-_EXCHANGE_COUNTS = 4.0
-"""An exchange's text counts for so many others."""
-_PARTS = 3
-_CONTEXT_DECAY = 5.0
-_NEWTON_STEPS = 20
-_OTHERS_ABOVE = 0.17
-"""Share of the exchanges that are no complaints and yet resemble them."""
-_ALONE_ABOVE = 0.14
-"""The same of answers that stand alone."""
+_IN_CONTEXT_COUNTS = 3.0
+"""An answer with what it answers counts for so many others."""
+_TALK_COUNTS = 20.0
+_TALK = "talk"
+_PARTS = 5
+_CHUNK = 200
+_CLASSES = {"complaint": 1, "praise": 2}
+"""Anything else is 0."""
 _Features = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -111,95 +129,130 @@ def combinations(line: str) -> list[str]:
     return list(texts)
 
 
+def followups() -> list[Answer]:
+    """What is neither complaint nor praise, after drawn requests and replies; some praise that goes
+    on with a request, and complaints after a question."""
+    replies: dict[str, list[Answer]] = {}
+    for answer in exchanges(EXCHANGES):
+        replies.setdefault(answer.language, []).append(answer)
+    return [
+        each
+        for path in sorted(FOLLOWUPS.glob("*.yaml"))
+        for each in _followups(path.stem, plain_values(path.read_text("utf-8")), replies[path.stem])
+    ]
+
+
+def _followups(code: str, lists: dict[str, str], replies: Sequence[Answer]) -> Iterator[Answer]:
+    draw = random.Random(zlib.crc32(code.encode()))
+    lines = {name: text.splitlines() for name, text in lists.items()}
+
+    def after(text: str, asked: bool) -> Answer:
+        before = draw.choice(replies)
+        question = f" {draw.choice(lines['questions'])}" if asked else ""
+        return Answer(code, "neutral", text, _MIXED, before.request, before.reply + question)
+
+    for name, told, asked in _DRAWN:
+        for text in lines[name]:
+            yield from (after(text, False) for _ in range(told))
+            yield from (after(text, True) for _ in range(asked))
+    praise, blame = (
+        [each for each in replies if each.kind == kind] for kind in ("praise", "complaint")
+    )
+    for _ in range(_WITH_MORE):
+        told, asked_next = draw.choice(praise), draw.choice(replies).request
+        yield replace(told, text=f"{told.text.rstrip(' .!,')}{draw.choice('.!,')} {asked_next}")
+        doubted = draw.choice(blame)
+        question = draw.choice(lines["questions"])
+        yield replace(doubted, reply=f"{doubted.reply} {question}")
+    for topic in lines["topic"]:
+        yield from (after(f"{topic} {draw.choice(replies).request}", False) for _ in range(_TOPICS))
+    for _ in range(_REQUESTS * len({each.reply for each in replies})):
+        yield after(draw.choice(replies).request, False)
+
+
+def taken_back() -> list[Answer]:
+    """Praise that is none: irony, and thanks that ask for amends; and praise that goes on."""
+    return [
+        Answer(code, "complaint" if kind == "undeserved" else "praise", text, kind, *before)
+        for code, lists in plain_values(TAKEN_BACK.read_text("utf-8")).items()
+        for kind, lines in lists.items()
+        for text in filter(None, lines.splitlines())
+        for before in _BEFORE[kind]
+    ]
+
+
+def talk(path: Path = TALK) -> list[Answer]:
+    """A list of writers who saw neither rules nor these lists."""
+    rows = map(json.loads, path.read_text("utf-8").splitlines())
+    return [
+        Answer(row["lang"], row["label"], row["next"], _TALK, row["request"], row["reply"])
+        for row in rows
+    ]
+
+
 def fitted(training: Sequence[Answer]) -> Resemblance:
-    """The same for the same answers. The bias of a text that stands alone, and what counts for the
-    text's logit and for what is taken up, are fitted on logits of situations not seen before."""
-    features_A = [numbered(answer) for answer in training]
-    weights_F, bias = _text_weights(training, features_A)
-    exchanges = [at for at, answer in enumerate(training) if answer.reply]
-    if not exchanges:
-        return Resemblance(weights_F, bias)
-    logits_A = unseen_logits(training, features_A)
-    alone_A = np.array([not each.reply and each.kind != "complaint" for each in training])
-    if alone_A.any():
-        shift = float(COMPLAINT - np.quantile(logits_A[alone_A], 1 - _ALONE_ABOVE))
-        bias, logits_A = bias + shift, logits_A + shift
-    context_K = _context_weights([training[at] for at in exchanges], logits_A[exchanges])
-    return Resemblance(weights_F, bias, context_K)
+    """The same for the same answers."""
+    return _fitted(training, numbered(training))
 
 
-def unseen_logits(
-    training: Sequence[Answer], features_A: Sequence[_Features]
-) -> NDArray[np.float64]:
-    """Of each answer, by weights of the text that were made without its situation."""
-    part_A = np.array([_part_of(answer) for answer in training])
-    logits_A = np.zeros(len(training))
-    for part in range(_PARTS):
-        others = np.flatnonzero(part_A != part)
-        weights_F, bias = _text_weights(
-            [training[at] for at in others], [features_A[at] for at in others]
-        )
-        for at in np.flatnonzero(part_A == part):
-            places, values = features_A[at]
-            logits_A[at] = weights_F[places].astype("float64") @ values + bias
-    return logits_A
-
-
-def _part_of(answer: Answer) -> int:
-    name = answer.text if answer.situation == _MIXED else answer.situation
-    return zlib.crc32(name.encode()) % _PARTS
-
-
-def _text_weights(
-    training: Sequence[Answer], features_A: Sequence[_Features]
-) -> tuple[NDArray[np.float16], float]:
+def _fitted(training: Sequence[Answer], features_A: Sequence[_Features]) -> Resemblance:
     """The mean of several trainings: in which order answers come decides near the bounds."""
     trained = [_trained(training, features_A, seed) for seed in range(_TRAININGS)]
-    mean_F = np.mean([weights_F for weights_F, _ in trained], axis=0)
-    return mean_F.astype(np.float16), float(np.mean([bias for _, bias in trained]))
+    weights_FC = np.mean([weights_FC for weights_FC, _ in trained], axis=0)
+    bias_C = np.mean([bias_C for _, bias_C in trained], axis=0)
+    weights_FK = (weights_FC[:, 1:] - weights_FC[:, :1]).astype(np.float16)
+    return Resemblance(weights_FK, bias_C[1:] - bias_C[0])
 
 
 def _trained(
     training: Sequence[Answer], features_A: Sequence[_Features], seed: int
-) -> tuple[NDArray[np.float64], float]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """By stochastic gradients."""
     draw = np.random.default_rng(seed)
-    complains_A = [float(answer.kind == "complaint") for answer in training]
-    counts_A = [_EXCHANGE_COUNTS if answer.reply else 1.0 for answer in training]
-    weights_F, squares_F, bias = np.zeros(SIZE), np.full(SIZE, 1e-6), 0.0
-    sums_F, biases = np.zeros(SIZE), 0.0
+    class_A = [_CLASSES.get(answer.kind, 0) for answer in training]
+    counts_A = [_counts(answer) for answer in training]
+    weights_FC, squares_FC = np.zeros((SIZE, 3)), np.full((SIZE, 3), 1e-6)
+    bias_C, sums_FC, biases_C = np.zeros(3), np.zeros((SIZE, 3)), np.zeros(3)
     for epoch in range(_EPOCHS):
         for at in draw.permutation(len(training)):
             places, values = features_A[at]
-            logit = weights_F[places] @ values + bias
-            error = counts_A[at] * (1 / (1 + np.exp(-logit)) - complains_A[at])
-            gradient = error * values + _DECAY * weights_F[places]
-            squares_F[places] += gradient**2
-            weights_F[places] -= _RATE * gradient / np.sqrt(squares_F[places])
-            bias -= _BIAS_RATE * error
+            rows_FC = weights_FC[places]
+            logits_C = values @ rows_FC + bias_C
+            error_C = np.exp(logits_C - logits_C.max())
+            error_C /= error_C.sum()
+            error_C[class_A[at]] -= 1
+            error_C *= counts_A[at]
+            gradient_FC = values[:, None] * error_C + _DECAY * rows_FC
+            squared_FC = squares_FC[places] + gradient_FC**2
+            squares_FC[places] = squared_FC
+            weights_FC[places] = rows_FC - _RATE * gradient_FC / np.sqrt(squared_FC)
+            bias_C -= _BIAS_RATE * error_C
         if epoch >= _EPOCHS - _AVERAGED_EPOCHS:
-            sums_F, biases = sums_F + weights_F, biases + bias
-    return sums_F / _AVERAGED_EPOCHS, float(biases / _AVERAGED_EPOCHS)
+            sums_FC, biases_C = sums_FC + weights_FC, biases_C + bias_C
+    return sums_FC / _AVERAGED_EPOCHS, biases_C / _AVERAGED_EPOCHS
 
 
-def _context_weights(
-    exchanges: Sequence[Answer], logits_E: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """By Newton's method; the constant such that so many of the others are above COMPLAINT."""
-    features_E = [context_features(each.text, each.request, each.reply) for each in exchanges]
-    rows = [at for at, features in enumerate(features_E) if features is not None]
-    values_EK = np.array([[1.0, logits_E[at], *(features_E[at] or ())] for at in rows])
-    complains_E = np.array([float(exchanges[at].kind == "complaint") for at in rows])
-    kept_K = np.r_[0.0, np.full(values_EK.shape[1] - 1, _CONTEXT_DECAY)]
-    context_K = np.zeros(values_EK.shape[1])
-    for _ in range(_NEWTON_STEPS):
-        shares_E = 1 / (1 + np.exp(-values_EK @ context_K))
-        slope_K = values_EK.T @ (shares_E - complains_E) + kept_K * context_K
-        curve_KK = (values_EK.T * (shares_E * (1 - shares_E))) @ values_EK + np.diag(kept_K)
-        context_K -= np.linalg.solve(curve_KK + 1e-9 * np.eye(len(kept_K)), slope_K)
-    others_E = (values_EK @ context_K)[complains_E == 0]
-    context_K[0] += COMPLAINT - np.quantile(others_E, 1 - _OTHERS_ABOVE)
-    return context_K
+def _counts(answer: Answer) -> float:
+    if answer.situation == _TALK:
+        return _TALK_COUNTS
+    return _IN_CONTEXT_COUNTS if answer.reply else 1.0
+
+
+def unseen_odds(training: Sequence[Answer], tested: Sequence[Answer]) -> list[Odds]:
+    """Of each tested answer, by weights that were made of the training and the others."""
+    features_A = numbered([*training, *tested])
+    first = len(training)
+    everything = [*training, *tested]
+    part_A = [zlib.crc32(answer.text.encode()) % _PARTS for answer in everything]
+    odds: dict[int, Odds] = {}
+    for part in range(_PARTS):
+        rows = [at for at in range(len(everything)) if at < first or part_A[at] != part]
+        weights = _fitted([everything[at] for at in rows], [features_A[at] for at in rows])
+        for at in range(first, len(everything)):
+            if part_A[at] == part:
+                each = everything[at]
+                odds[at] = weights.odds(each.text, each.request, each.reply, hit_of(each))
+    return [odds[at] for at in sorted(odds)]
 
 
 def _lines(kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -207,7 +260,22 @@ def _lines(kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
         yield from ((kind, line) for line in filter(None, map(str.strip, lines.splitlines())))
 
 
-def numbered(answer: Answer) -> _Features:
-    """Places of its features, and their values."""
-    features = features_of(compared(answer.text), answer.request, answer.reply)
+def numbered(listed: Sequence[Answer]) -> list[_Features]:
+    """Places of each answer's features, and their values."""
+    with Pool() as pool:
+        return pool.map(_numbered, listed, chunksize=_CHUNK)
+
+
+def _numbered(answer: Answer) -> _Features:
+    features = features_of(answer.text, answer.request, answer.reply, hit_of(answer))
     return np.array(list(features)), np.array(list(features.values()))
+
+
+def hit_of(answer: Answer) -> Hit | None:
+    """The rule of its language that holds for an answer."""
+    return _languages()[answer.language].rules.find(opening_of(answer.text), asks(answer.reply))
+
+
+@cache
+def _languages() -> dict[str, Language]:
+    return declared(JudgeConfig.model_validate(plain_values(_RULES.read_text("utf-8"))))
