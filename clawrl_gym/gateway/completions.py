@@ -13,7 +13,8 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 
 from aiohttp import web
 
@@ -163,6 +164,16 @@ def finish_reason_of(turn: Turn) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class _Read(Generic[R]):
+    """The body of a request, checked."""
+
+    fields: R
+    body: JsonObject
+    """As it was sent."""
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Call:
     """One request to either API, read and assigned to its session."""
 
@@ -204,20 +215,21 @@ class Completions:
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/chat/completions."""
         began_s = time.perf_counter()
-        chat, body = await self._read(request, ChatRequest)
+        read = await self._read(request, ChatRequest)
         origin = Origin(caller_of(request), request.match_info.get("id"), request.headers)
-        async with self._chat_call(chat, body, origin, labels_by(request), began_s) as call:
+        async with self._chat_call(read, origin, labels_by(request), began_s) as call:
             return await self._answer(request, call)
 
     async def linked(self, request: LinkedRequest) -> Json:
         """The same for a session on a worker's link; its reply is whole."""
         began_s = time.perf_counter()
         self._admission.check_rate(OWNER)
-        chat, body = self._checked(parse_json(request.body), ChatRequest)
+        self._admission.check_size(request.body)
+        read = await self._parsed(OWNER, request.body, ChatRequest)
         origin = Origin(OWNER, request.session_id, request.headers)
         labels = labels_of(request.headers)
         async with (
-            self._chat_call(chat, body, origin, labels, began_s) as call,
+            self._chat_call(read, origin, labels, began_s) as call,
             self._turn_request(call) as turn_request,
         ):
             turn = await self._turn(turn_request, call)
@@ -226,49 +238,61 @@ class Completions:
     async def text(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions. Ids stand for the message that they are not."""
         began_s = time.perf_counter()
-        completion, body = await self._read(request, CompletionRequest)
-        labels = labels_by(request)
+        read = await self._read(request, CompletionRequest)
+        completion, labels = read.fields, labels_by(request)
         prompt = completion.one_prompt
         content = prompt if isinstance(prompt, str) else json.dumps(prompt)
         messages: list[Message] = [{"role": "user", "content": content}]
         sampling = completion.sampling(self._turns.sampling)
         turn_input = TurnInput(messages, sampling, prompt=prompt)
         origin = Origin(caller_of(request), request.match_info.get("id"), request.headers)
-        side = {**body, "turn_type": "side"}
-        identity = self._sessions.identify(messages, side, origin)
+        side = {**read.body, "turn_type": "side"}
+        reading = await self._admission.bodies.run(
+            origin.user, read.size_bytes, lambda: self._sessions.read(messages, side, origin)
+        )
+        identity = self._sessions.identify(messages, side, origin, reading)
         identity = replace(identity, kind="side", rule="completion")
         call = _Call(completion, identity, labels, turn_input, TEXT, began_s)
         return await self._answer(request, call)
 
-    async def _read(self, request: web.Request, model: type[R]) -> tuple[R, JsonObject]:
-        """The request, checked, and its body as it was sent. Raises Refusal."""
-        self._admission.check_rate(caller_of(request))
-        return self._checked(await self._admission.json_of(request), model)
+    async def _read(self, request: web.Request, model: type[R]) -> _Read[R]:
+        """A request over HTTP. Raises Refusal."""
+        user = caller_of(request)
+        self._admission.check_rate(user)
+        return await self._parsed(user, await self._admission.json_bytes_of(request), model)
 
-    def _checked(self, body: object, model: type[R]) -> tuple[R, JsonObject]:
-        fields = parse_as(model, body)
-        assert isinstance(body, dict)  # nothing else can be parsed
-        self.check_model(fields.model)
-        return fields, body
+    async def _parsed(self, user: str, raw: bytes, model: type[R]) -> _Read[R]:
+        def parsed() -> _Read[R]:
+            body = parse_json(raw)
+            fields = parse_as(model, body)
+            assert isinstance(body, dict)  # nothing else can be parsed
+            return _Read(fields, body, len(raw))
+
+        read = await self._admission.bodies.run(user, len(raw), parsed)
+        self.check_model(read.fields.model)
+        return read
 
     @asynccontextmanager
     async def _chat_call(
-        self,
-        chat: ChatRequest,
-        body: JsonObject,
-        origin: Origin,
-        labels: Labels,
-        began_s: float,
+        self, read: _Read[ChatRequest], origin: Origin, labels: Labels, began_s: float
     ) -> AsyncIterator[_Call]:
         """The call that a chat is; its pictures are on disk inside."""
-        messages = chat.plain_messages()
+        chat = read.fields
+        beside = partial(self._admission.bodies.run, origin.user, read.size_bytes)
+        messages = await beside(chat.plain_messages)
         pictures = self._pictures.stored(messages) if chat.has_pictures else nullcontext(messages)
         async with pictures as stored_messages:
-            identity = self._sessions.identify(stored_messages, body, origin)
+            reading, chat_body = await beside(
+                lambda: (
+                    self._sessions.read(stored_messages, read.body, origin),
+                    chat.body(stored_messages),
+                )
+            )
+            identity = self._sessions.identify(stored_messages, read.body, origin, reading)
             turn_input = TurnInput(
                 stored_messages,
                 chat.sampling(self._turns.sampling),
-                body=chat.body(stored_messages),
+                body=chat_body,
                 claimable=labels.is_live and origin.user == OWNER,
             )
             yield _Call(chat, identity, labels, turn_input, CHAT, began_s)

@@ -11,9 +11,17 @@ import math
 import re
 from collections.abc import Mapping
 from reprlib import Repr
-from typing import Literal, TypeVar, cast
+from typing import Annotated, Literal, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from clawrl_gym.config import SamplingConfig
 from clawrl_gym.core.types import (
@@ -55,6 +63,13 @@ class Fields(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+class _FirstError(FailFast):
+    """Ends the reading of a list at its first error: one for each of its items helps nobody."""
+
+    def __hash__(self) -> int:  # a part of a union's type must have one
+        return hash(type(self))
+
+
 class ImageUrl(Fields):
     """Where a picture is."""
 
@@ -94,7 +109,7 @@ class WireMessage(Fields):
     """One chat message."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[ContentPart] | None = None
+    content: str | Annotated[list[ContentPart], _FirstError()] | None = None
     tool_calls: list[JsonObject] | None = Field(None, max_length=_MOST_TOOLS)
     tool_call_id: str | None = None
     reasoning_content: str | None = None
@@ -203,7 +218,9 @@ class GenerationRequest(Fields):
 class ChatRequest(GenerationRequest):
     """POST /v1/chat/completions."""
 
-    messages: list[WireMessage] = Field(min_length=1, max_length=MOST_MESSAGES)
+    messages: Annotated[list[WireMessage], _FirstError()] = Field(
+        min_length=1, max_length=MOST_MESSAGES
+    )
     max_completion_tokens: int | None = Field(None, ge=1, le=LONGEST_REPLY)
     tools: list[JsonObject] | None = Field(None, max_length=_MOST_TOOLS)
     tool_choice: Literal["auto", "none"] | None = None

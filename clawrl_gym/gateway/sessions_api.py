@@ -107,20 +107,22 @@ class SessionsApi:
 
     async def end_known(self, request: web.Request) -> web.Response:
         """POST /v1/sessions/ID/end; the session must be there."""
-        body = await self._admission.json_of(request, empty={})
+        body = await self._admission.json_of(request, caller_of(request), empty={})
         return web.json_response(await self._end(named_session(request), body, None))
 
     async def end(self, request: web.Request) -> web.Response:
         """POST /sessions/ID/end; an episode that failed before its first turn can end too."""
         labels = labels_by(request)
-        body = await self._admission.json_of(request, empty={})
+        body = await self._admission.json_of(request, caller_of(request), empty={})
         return web.json_response(await self._end(named_session(request), body, labels))
 
     async def linked_end(self, request: LinkedRequest) -> Json:
         """The same on a worker's link."""
         labels = labels_of(request.headers)
         session_id = session_id_of(request.session_id)
-        return await self._end(session_id, parse_json(request.body), labels)
+        raw = request.body
+        body = await self._admission.bodies.run(OWNER, len(raw), lambda: parse_json(raw))
+        return await self._end(session_id, body, labels)
 
     async def _end(self, session_id: str, body: object, labels: Labels | None) -> Json:
         end = parse_as(EndRequest, body)
