@@ -35,6 +35,7 @@ import aiohttp
 from bench.gateway import SleepingPolicy
 from bench.users import Served
 from clawrl_gym.config import GatewayConfig, PolicyConfig, SamplingConfig
+from clawrl_gym.core.garbage import collected_by_the_clock
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.bodies import BodyLimit
 from clawrl_gym.gateway.server import Gateway
@@ -270,7 +271,8 @@ async def sleeping_service(folder: Path, context: int) -> AsyncIterator[Service]
     )
     url = await gateway.start()
     try:
-        yield Service(url, keys, BodyLimit.of(config, context).most_bytes, folder)
+        async with collected_by_the_clock():  # as in every run
+            yield Service(url, keys, BodyLimit.of(config, context).most_bytes, folder)
     finally:
         await gateway.stop()
         await store.close()

@@ -15,13 +15,14 @@ from functools import partial
 
 from aiohttp import web
 
-from clawrl_gym.config import GatewayConfig
+from clawrl_gym.config import GatewayConfig, LiveConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Json
 from clawrl_gym.gateway.bodies import BodyLimit, BodyReader
+from clawrl_gym.gateway.callers import caller_of
+from clawrl_gym.gateway.reading import Sender
 from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.requests import parse_json
 from clawrl_gym.store.users import Users
 
 _BURST_S = 5.0
@@ -67,10 +68,11 @@ class Admission:
         key: str,
         users: Users | None = None,
         limit: BodyLimit | None = None,
+        bodies: BodyReader | None = None,
     ) -> None:
         """`users`: who else has a key; None: nobody. `limit`: of bodies of JSON; None: as
-        configured."""
-        self.bodies = BodyReader()
+        configured. `bodies`: reads them; None: for clients of no special kind."""
+        self.bodies = bodies or BodyReader(LiveConfig())
         self._limit = limit or BodyLimit.of(config, None)
         self._config = config
         self._key = key.encode()
@@ -135,7 +137,7 @@ class Admission:
                 429, f"more than {rate:g} requests a second", "rate_limit_exceeded", None, wait_s
             )
 
-    async def json_of(self, request: web.Request, user: str, empty: Json | None = None) -> object:
+    async def json_of(self, request: web.Request, empty: Json | None = None) -> object:
         """The body as JSON, or `empty` when there is none and that is allowed.
 
         Raises Refusal for one that is too large, too slow or not JSON.
@@ -143,7 +145,7 @@ class Admission:
         raw = await self.json_bytes_of(request)
         if empty is not None and not raw.strip():
             return empty
-        return await self.bodies.run(user, len(raw), lambda: parse_json(raw))
+        return await self.bodies.json(raw, Sender(caller_of(request)))
 
     async def json_bytes_of(self, request: web.Request) -> bytes:
         """A body that is to be JSON, unread. Raises Refusal for one that is too large or slow."""

@@ -1,29 +1,38 @@
 """Bodies of requests: how large one may be, and where a large one is read.
 
 The event loop answers everybody, so nobody's body is read on it for long. A small one is, for that
-costs less than a thread; a large one is parsed, checked and hashed on one thread beside the loop.
-There the users take turns: whoever sends many large bodies waits for each before the next.
+costs less than sending it elsewhere; a large one is read in a process of its own, because threads
+share one interpreter lock. There the users take turns: whoever sends many large bodies waits for
+each before the next.
+
+The process lives as long as its pipe: it ends with the gateway, however that ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+import pickle
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Self, TypeVar
+from typing import Any, Self
 
-from clawrl_gym.config import GatewayConfig, ImagesConfig
+from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig
+from clawrl_gym.core.errors import ClawError
+from clawrl_gym.gateway.body_process import SIZE_BYTES, Refused, framed
+from clawrl_gym.gateway.reading import BYTES_PER_TOKEN, ReadRequest, RequestReader, Sender
 from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.requests import ChatRequest, CompletionRequest
 
-T = TypeVar("T")
 LARGE_BODY_BYTES = 64 * 2**10
-"""From this size on a body is read on the thread; one of this size takes about 2 ms."""
-BYTES_PER_TOKEN = 32
-"""More than any language needs: JSON escapes take 6 bytes a letter, a token is 1 to 5 letters."""
+"""From this size on a body is read elsewhere; one of this size takes about 2 ms."""
 _ROOM_BYTES = 2**20
 """What a body may hold that no prompt has: unknown fields, thoughts that the template drops."""
+_END_S = 2.0
+_MAIN = "from clawrl_gym.gateway.body_process import main; main()"
+"""Not `-m`: what is pickled there must not be of a module that is called `__main__`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +82,39 @@ class _UserTurns:
 
 
 class BodyReader:
-    """Reads bodies for one gateway: small ones at once, large ones beside the event loop."""
+    """Reads bodies for one gateway: small ones at once, large ones in another process."""
 
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-bodies")
+    def __init__(self, live: LiveConfig, context: int | None = None) -> None:
+        """`context`: tokens of a prompt with its reply; None: any number."""
+        self._reader = RequestReader(live, context)
+        self.rules = self._reader.rules
+        self._process = _ReaderProcess(live, context)
         self._users: dict[str, _UserTurns] = {}
 
-    async def run(self, user: str, size_bytes: int, work: Callable[[], T]) -> T:
-        """What `work` makes of a body of this size, sent by this user."""
-        if size_bytes < LARGE_BODY_BYTES:
-            return work()
-        async with self._turn_of(user):
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    async def json(self, raw: bytes, sender: Sender) -> object:
+        """Any body of JSON. Raises Refusal (400)."""
+        return await self._read("json", raw, sender)
+
+    async def chat(self, raw: bytes, sender: Sender) -> ReadRequest[ChatRequest]:
+        """A chat. Raises Refusal (400)."""
+        read: ReadRequest[ChatRequest] = await self._read("chat", raw, sender)
+        return read
+
+    async def text(self, raw: bytes, sender: Sender) -> ReadRequest[CompletionRequest]:
+        """A plain completion. Raises Refusal (400)."""
+        read: ReadRequest[CompletionRequest] = await self._read("text", raw, sender)
+        return read
+
+    async def close(self) -> None:
+        """End the process; what it is reading is not answered."""
+        await self._process.close()
+
+    async def _read(self, what: str, raw: bytes, sender: Sender) -> Any:
+        """`Any`: what the reader's method of that name returns."""
+        if len(raw) < LARGE_BODY_BYTES:
+            return getattr(self._reader, what)(raw, sender)
+        async with self._turn_of(sender.user):
+            return await self._process.read(what, raw, sender)
 
     @asynccontextmanager
     async def _turn_of(self, user: str) -> AsyncIterator[None]:
@@ -98,6 +128,64 @@ class BodyReader:
             if not turns.count:
                 del self._users[user]
 
-    def close(self) -> None:
-        """Take no more; what is being read ends by itself."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+
+class _ReaderProcess:
+    """A process that reads one body after another; it starts with the first one."""
+
+    def __init__(self, live: LiveConfig, context: int | None) -> None:
+        self._settings = pickle.dumps((live, context))
+        self._lock = asyncio.Lock()
+        self._process: Process | None = None
+
+    async def read(self, what: str, raw: bytes, sender: Sender) -> Any:
+        """What a `RequestReader` makes of it. Not left before the answer is here, so that the next
+        one is of the next body."""
+        asked = asyncio.ensure_future(self._asked((what, sender), raw))
+        try:
+            answer = await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            await asyncio.wait([asked])
+            raise
+        if isinstance(answer, Refused):
+            raise Refusal(*answer.arguments)
+        return answer
+
+    async def _asked(self, head: tuple[str, Sender], raw: bytes) -> Any:
+        async with self._lock:
+            process = self._process or await self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                process.stdin.writelines([*framed(pickle.dumps(head)), *framed(raw)])
+                await process.stdin.drain()
+                return pickle.loads(await _frame_in(process.stdout))
+            except (OSError, asyncio.IncompleteReadError) as error:
+                self._process = None
+                with suppress(ProcessLookupError):
+                    process.kill()
+                raise ClawError(f"the process that reads large bodies ended ({error})") from None
+
+    async def _started(self) -> Process:
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _MAIN, stdin=PIPE, stdout=PIPE
+        )
+        assert process.stdin is not None
+        process.stdin.writelines(framed(self._settings))
+        return process
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(_END_S):
+                await process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _frame_in(stream: asyncio.StreamReader) -> bytes:
+    return await stream.readexactly(int.from_bytes(await stream.readexactly(SIZE_BYTES)))

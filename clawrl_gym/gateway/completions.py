@@ -6,36 +6,31 @@ completion is no part of a conversation: it is a side turn.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Generic, TypeVar
+from dataclasses import dataclass
 
 from aiohttp import web
 
 from clawrl_gym.core.ownership import OWNER, name_of, user_of
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Json, JsonObject, Message, StopReason, Turn, Usage
+from clawrl_gym.core.types import Json, JsonObject, StopReason, Turn, Usage
 from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.callers import caller_of, labels_by
 from clawrl_gym.gateway.identify import Identity, Origin
 from clawrl_gym.gateway.link import LinkedRequest
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics
+from clawrl_gym.gateway.reading import ReadRequest, Sender
 from clawrl_gym.gateway.refusals import Refusal, error_json, refusal_of
 from clawrl_gym.gateway.requests import (
     ChatRequest,
-    CompletionRequest,
     GenerationRequest,
     Labels,
     labels_of,
-    parse_as,
-    parse_json,
 )
 from clawrl_gym.gateway.session import TurnRequest
 from clawrl_gym.gateway.sessions import Sessions
@@ -45,7 +40,6 @@ from clawrl_gym.policy.generation import Delta
 
 ALIAS = "policy"
 """A model name that always means the served model."""
-R = TypeVar("R", bound=GenerationRequest)
 _log = logging.getLogger(__name__)
 
 
@@ -164,16 +158,6 @@ def finish_reason_of(turn: Turn) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read(Generic[R]):
-    """The body of a request, checked."""
-
-    fields: R
-    body: JsonObject
-    """As it was sent."""
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Call:
     """One request to either API, read and assigned to its session."""
 
@@ -215,8 +199,9 @@ class Completions:
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/chat/completions."""
         began_s = time.perf_counter()
-        read = await self._read(request, ChatRequest)
-        origin = Origin(caller_of(request), request.match_info.get("id"), request.headers)
+        raw, origin = await self._body(request)
+        read = await self._admission.bodies.chat(raw, Sender.of(origin))
+        self.check_model(read.fields.model)
         async with self._chat_call(read, origin, labels_by(request), began_s) as call:
             return await self._answer(request, call)
 
@@ -225,8 +210,9 @@ class Completions:
         began_s = time.perf_counter()
         self._admission.check_rate(OWNER)
         self._admission.check_size(request.body)
-        read = await self._parsed(OWNER, request.body, ChatRequest)
         origin = Origin(OWNER, request.session_id, request.headers)
+        read = await self._admission.bodies.chat(request.body, Sender.of(origin))
+        self.check_model(read.fields.model)
         labels = labels_of(request.headers)
         async with (
             self._chat_call(read, origin, labels, began_s) as call,
@@ -238,61 +224,36 @@ class Completions:
     async def text(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions. Ids stand for the message that they are not."""
         began_s = time.perf_counter()
-        read = await self._read(request, CompletionRequest)
-        completion, labels = read.fields, labels_by(request)
-        prompt = completion.one_prompt
-        content = prompt if isinstance(prompt, str) else json.dumps(prompt)
-        messages: list[Message] = [{"role": "user", "content": content}]
+        raw, origin = await self._body(request)
+        read = await self._admission.bodies.text(raw, Sender.of(origin))
+        self.check_model(read.fields.model)
+        completion, labels, messages = read.fields, labels_by(request), read.messages
         sampling = completion.sampling(self._turns.sampling)
-        turn_input = TurnInput(messages, sampling, prompt=prompt)
-        origin = Origin(caller_of(request), request.match_info.get("id"), request.headers)
-        side = {**read.body, "turn_type": "side"}
-        reading = await self._admission.bodies.run(
-            origin.user, read.size_bytes, lambda: self._sessions.read(messages, side, origin)
-        )
-        identity = self._sessions.identify(messages, side, origin, reading)
-        identity = replace(identity, kind="side", rule="completion")
+        turn_input = TurnInput(messages, sampling, prompt=completion.one_prompt)
+        identity = self._sessions.identify(messages, read.body, origin, read.reading)
         call = _Call(completion, identity, labels, turn_input, TEXT, began_s)
         return await self._answer(request, call)
 
-    async def _read(self, request: web.Request, model: type[R]) -> _Read[R]:
-        """A request over HTTP. Raises Refusal."""
+    async def _body(self, request: web.Request) -> tuple[bytes, Origin]:
+        """The body of a request over HTTP, and where it comes from. Raises Refusal."""
         user = caller_of(request)
         self._admission.check_rate(user)
-        return await self._parsed(user, await self._admission.json_bytes_of(request), model)
-
-    async def _parsed(self, user: str, raw: bytes, model: type[R]) -> _Read[R]:
-        def parsed() -> _Read[R]:
-            body = parse_json(raw)
-            fields = parse_as(model, body)
-            assert isinstance(body, dict)  # nothing else can be parsed
-            return _Read(fields, body, len(raw))
-
-        read = await self._admission.bodies.run(user, len(raw), parsed)
-        self.check_model(read.fields.model)
-        return read
+        raw = await self._admission.json_bytes_of(request)
+        return raw, Origin(user, request.match_info.get("id"), request.headers)
 
     @asynccontextmanager
     async def _chat_call(
-        self, read: _Read[ChatRequest], origin: Origin, labels: Labels, began_s: float
+        self, read: ReadRequest[ChatRequest], origin: Origin, labels: Labels, began_s: float
     ) -> AsyncIterator[_Call]:
         """The call that a chat is; its pictures are on disk inside."""
-        chat = read.fields
-        beside = partial(self._admission.bodies.run, origin.user, read.size_bytes)
-        messages = await beside(chat.plain_messages)
-        pictures = self._pictures.stored(messages) if chat.has_pictures else nullcontext(messages)
+        chat, messages = read.fields, read.messages
+        pictures = self._pictures.stored(messages) if read.has_pictures else nullcontext(messages)
         async with pictures as stored_messages:
-            reading, chat_body = await beside(
-                lambda: (
-                    self._sessions.read(stored_messages, read.body, origin),
-                    chat.body(stored_messages),
-                )
-            )
-            identity = self._sessions.identify(stored_messages, read.body, origin, reading)
+            identity = self._sessions.identify(stored_messages, read.body, origin, read.reading)
             turn_input = TurnInput(
                 stored_messages,
                 chat.sampling(self._turns.sampling),
-                body=chat_body,
+                body=read.chat or chat.body(stored_messages),
                 claimable=labels.is_live and origin.user == OWNER,
             )
             yield _Call(chat, identity, labels, turn_input, CHAT, began_s)

@@ -72,9 +72,7 @@ class Feedback:
 
     async def post(self, request: web.Request) -> web.Response:
         """POST /v1/feedback, also below a session's own base URL."""
-        feedback = parse_as(
-            FeedbackRequest, await self._admission.json_of(request, caller_of(request))
-        )
+        feedback = parse_as(FeedbackRequest, await self._admission.json_of(request))
         name = request.match_info.get("id") or request.headers.get("X-Session-Id")
         name = name or feedback.session_id
         session_id = None if name is None else named_session(request, name)

@@ -60,6 +60,11 @@ class Origin:
     """The session that its path names."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def lowercase_headers(self) -> dict[str, str]:
+        """By their names in lower case."""
+        return {name.lower(): value for name, value in self.headers.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -95,40 +100,53 @@ class Identity:
         return self.matched_by in ("path", "header", "body")
 
 
-class Identifier:
-    """Tells sessions apart; remembers hashes of conversations, never their words."""
+class RequestRules:
+    """What a request says by itself. It remembers nothing, so any process can read one."""
 
     def __init__(self, config: LiveConfig) -> None:
         """Raises ConfigError for rules and patterns that cannot be used."""
         self.transient = TransientBlocks(config.transient)
         self._kinds = KindRules(config.kinds)
+
+    def read(
+        self, messages: list[Message], body: Json, user: str, turn_type: str | None
+    ) -> Reading:
+        """`user`: whose key it brought; `turn_type`: the header `X-Turn-Type`."""
+        lasting = self.transient.removed_from(messages)
+        kind, rule = self._kinds.kind_of(lasting, body, turn_type)
+        compared = {name: body[name] for name in body if name not in _NOT_COMPARED}
+        return Reading(
+            branch=Branch.of(lasting, _whose(user, body.get("user"))),
+            kind=kind,
+            rule=rule,
+            exact_request=request_digest(kind, messages, compared),
+        )
+
+
+class Identifier:
+    """Tells sessions apart; remembers hashes of conversations, never their words."""
+
+    def __init__(self, config: LiveConfig) -> None:
+        """Raises ConfigError for rules and patterns that cannot be used."""
+        self.rules = RequestRules(config)
+        self.transient = self.rules.transient
         key = "live.runtime_session"
         self._runtime = [_compiled(pattern, key) for pattern in config.runtime_session]
         if any(pattern.groups == 0 for pattern in self._runtime):
             raise ConfigError(f"{key}: got a pattern without a group, expected the id in one")
         self._index = SessionIndex()
 
-    def read(self, messages: list[Message], body: Json, origin: Origin) -> Reading:
-        """What a request says, whichever session it is of. On any thread."""
-        lasting = self.transient.removed_from(messages)
-        kind, rule = self._kinds.kind_of(lasting, body, _lowercase(origin).get("x-turn-type"))
-        compared = {name: body[name] for name in body if name not in _NOT_COMPARED}
-        return Reading(
-            branch=Branch.of(lasting, _whose(origin.user, body.get("user"))),
-            kind=kind,
-            rule=rule,
-            exact_request=request_digest(kind, messages, compared),
-        )
-
     def identify(
         self, messages: list[Message], body: Json, origin: Origin, reading: Reading | None = None
     ) -> Identity:
-        """`reading`: of this request, where it was read beside the event loop.
+        """`reading`: of this request, where it was read before.
 
         Raises Refusal (400) when the client names a session that cannot be one.
         """
-        reading = reading or self.read(messages, body, origin)
-        headers, branch, kind = _lowercase(origin), reading.branch, reading.kind
+        headers = origin.lowercase_headers
+        if reading is None:
+            reading = self.rules.read(messages, body, origin.user, headers.get("x-turn-type"))
+        branch, kind = reading.branch, reading.kind
         is_retry = _is_retry(headers)
         named = _explicit_id(origin.path_id, headers, body) or self._by_runtime_line(branch)
         if named is not None:
@@ -191,10 +209,6 @@ def searched(text: str) -> str:
     if len(text) <= 2 * WINDOW:
         return text
     return f"{text[:WINDOW]}{_LEFT_OUT}{text[-WINDOW:]}"
-
-
-def _lowercase(origin: Origin) -> dict[str, str]:
-    return {name.lower(): value for name, value in origin.headers.items()}
 
 
 def _whose(user: str, said: object) -> str:

@@ -26,7 +26,7 @@ from clawrl_gym.core.open_files import allow_open_files
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway import prometheus
 from clawrl_gym.gateway.admission import Admission, check_key
-from clawrl_gym.gateway.bodies import BodyLimit
+from clawrl_gym.gateway.bodies import BodyLimit, BodyReader
 from clawrl_gym.gateway.border import Border, Handler
 from clawrl_gym.gateway.completions import Completions
 from clawrl_gym.gateway.feedback import Feedback
@@ -101,7 +101,7 @@ class Gateway:
         self._model_name = model_name
         context = None if history is None else history.context
         limit = BodyLimit.of(config, context, images)
-        self._admission = Admission(config, self.key, users, limit)
+        self._admission = Admission(config, self.key, users, limit, BodyReader(live, context))
         transient = TransientBlocks(live.transient)
         self._responders = responders = Responders(transient.removed_from)
         self._films = Films(self._admission, store, films, on_film)
@@ -245,7 +245,7 @@ class Gateway:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
-        self._admission.bodies.close()
+        await self._admission.bodies.close()
         await self.sessions.recorder.finish(_RECORD_TIMEOUT_S)
 
     @web.middleware

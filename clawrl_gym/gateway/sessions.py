@@ -170,10 +170,6 @@ class Sessions:
             if row.text and row.kind == "main":
                 self._identifier.add_turn(row.session_id, _node_of(row), not row.has_next_state)
 
-    def read(self, messages: list[Message], body: Json, origin: Origin) -> Reading:
-        """What a request says; on any thread, because a long one takes a while."""
-        return self._identifier.read(messages, body, origin)
-
     def identify(
         self, messages: list[Message], body: Json, origin: Origin, reading: Reading | None = None
     ) -> Identity:

@@ -18,13 +18,13 @@ from clawrl_gym.gateway.callers import asked_user, caller_of, labels_by, named_s
 from clawrl_gym.gateway.feedback import VerdictJson, verdict_json
 from clawrl_gym.gateway.link import LinkedRequest
 from clawrl_gym.gateway.pictures import Pictures
+from clawrl_gym.gateway.reading import Sender
 from clawrl_gym.gateway.requests import (
     Fields,
     Labels,
     WireMessage,
     labels_of,
     parse_as,
-    parse_json,
     session_id_of,
 )
 from clawrl_gym.gateway.sessions import Sessions
@@ -107,21 +107,20 @@ class SessionsApi:
 
     async def end_known(self, request: web.Request) -> web.Response:
         """POST /v1/sessions/ID/end; the session must be there."""
-        body = await self._admission.json_of(request, caller_of(request), empty={})
+        body = await self._admission.json_of(request, empty={})
         return web.json_response(await self._end(named_session(request), body, None))
 
     async def end(self, request: web.Request) -> web.Response:
         """POST /sessions/ID/end; an episode that failed before its first turn can end too."""
         labels = labels_by(request)
-        body = await self._admission.json_of(request, caller_of(request), empty={})
+        body = await self._admission.json_of(request, empty={})
         return web.json_response(await self._end(named_session(request), body, labels))
 
     async def linked_end(self, request: LinkedRequest) -> Json:
         """The same on a worker's link."""
         labels = labels_of(request.headers)
         session_id = session_id_of(request.session_id)
-        raw = request.body
-        body = await self._admission.bodies.run(OWNER, len(raw), lambda: parse_json(raw))
+        body = await self._admission.bodies.json(request.body, Sender(OWNER))
         return await self._end(session_id, body, labels)
 
     async def _end(self, session_id: str, body: object, labels: Labels | None) -> Json:
