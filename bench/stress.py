@@ -286,8 +286,8 @@ async def real_service(folder: Path, overrides: list[str]) -> AsyncIterator[Serv
     served = await asyncio.to_thread(Served, folder, ["judge=rule", *overrides])
     try:
         line = await asyncio.to_thread(served.wait_for, "gateway: ready at ")
-        url = line.rpartition(" ")[2]
-        await asyncio.to_thread(served.wait_for, "vLLM: ready")
+        url = line.split("ready at ")[1].split()[0]
+        await asyncio.to_thread(served.wait_for, "ready: talk to")
         limit = BodyLimit.of(GatewayConfig(), PolicyConfig().max_model_len)
         yield Service(url, keys, limit.most_bytes, folder)
     finally:

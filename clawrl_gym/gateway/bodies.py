@@ -151,19 +151,24 @@ class _ReaderProcess:
         return answer
 
     async def _asked(self, head: tuple[str, Sender], raw: bytes) -> Any:
+        """Asks a process that died meanwhile no more, and the next one once."""
         async with self._lock:
-            process = self._process or await self._started()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            try:
-                process.stdin.writelines([*framed(pickle.dumps(head)), *framed(raw)])
-                await process.stdin.drain()
-                return pickle.loads(await _frame_in(process.stdout))
-            except (OSError, asyncio.IncompleteReadError) as error:
-                self._process = None
-                with suppress(ProcessLookupError):
-                    process.kill()
-                raise ClawError(f"the process that reads large bodies ended ({error})") from None
+            for is_last in (False, True):
+                try:
+                    return await self._answer(head, raw)
+                except (OSError, asyncio.IncompleteReadError) as error:
+                    await self.close()
+                    if is_last:
+                        what = f"the process that reads large bodies ended twice ({error})"
+                        raise ClawError(what) from None
+
+    async def _answer(self, head: tuple[str, Sender], raw: bytes) -> Any:
+        process = self._process or await self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.writelines([*framed(pickle.dumps(head)), *framed(raw)])
+        await process.stdin.drain()
+        return pickle.loads(await _frame_in(process.stdout))
 
     async def _started(self) -> Process:
         self._process = process = await asyncio.create_subprocess_exec(
@@ -174,10 +179,13 @@ class _ReaderProcess:
         return process
 
     async def close(self) -> None:
+        """A later use starts another one."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
         process.stdin.close()
+        with suppress(OSError):
+            await process.stdin.wait_closed()
         try:
             async with asyncio.timeout(_END_S):
                 await process.wait()

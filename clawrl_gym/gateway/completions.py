@@ -34,6 +34,7 @@ from clawrl_gym.gateway.requests import (
 )
 from clawrl_gym.gateway.session import TurnRequest
 from clawrl_gym.gateway.sessions import Sessions
+from clawrl_gym.gateway.shares import Shares
 from clawrl_gym.gateway.sse import END_OF_STREAM, EventStream, Pace, encode, event
 from clawrl_gym.gateway.turns import Send, TurnInput, TurnMaker
 from clawrl_gym.policy.generation import Delta
@@ -181,8 +182,10 @@ class Completions:
         model_name: str,
         pace: Pace,
         pictures: Pictures,
+        shares: Shares,
     ) -> None:
         self._admission = admission
+        self._shares = shares
         self._sessions = sessions
         self._turns = turns
         self._metrics = metrics
@@ -313,7 +316,8 @@ class Completions:
 
     async def _turn(self, turn_request: TurnRequest, call: _Call, send: Send | None = None) -> Turn:
         """The turn, and the session's end when the client said that this is the last."""
-        turn = await self._turns.turn(turn_request, call.turn_input, send)
+        async with self._shares.running(user_of(turn_request.session.id)):
+            turn = await self._turns.turn(turn_request, call.turn_input, send)
         if turn_request.identity.ends_session:
             session = turn_request.session
             await self._sessions.end(session, None, None, StopReason.TERMINATED.value, None)

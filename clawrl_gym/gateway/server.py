@@ -41,6 +41,7 @@ from clawrl_gym.gateway.requests import Fields, parse_as
 from clawrl_gym.gateway.responders import Responders, add_routes
 from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.sessions_api import SessionsApi
+from clawrl_gym.gateway.shares import Shares
 from clawrl_gym.gateway.sse import Pace
 from clawrl_gym.gateway.stalls import Stalls
 from clawrl_gym.gateway.turns import TurnMaker
@@ -131,6 +132,7 @@ class Gateway:
             model_name,
             pace or Pace(),
             pictures,
+            Shares(config.max_running_per_user),
         )
         self._stalls = Stalls(policies, self._turns.outages, lambda: self.stats.inside > 0)
         self._stall_watch: asyncio.Task[None] | None = None
