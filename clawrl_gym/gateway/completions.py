@@ -24,6 +24,7 @@ from clawrl_gym.gateway.identify import Identity, Origin
 from clawrl_gym.gateway.link import LinkedRequest
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics
+from clawrl_gym.gateway.quota import Quota
 from clawrl_gym.gateway.reading import ReadRequest, Sender
 from clawrl_gym.gateway.refusals import Refusal, error_json, refusal_of
 from clawrl_gym.gateway.requests import (
@@ -183,7 +184,9 @@ class Completions:
         pace: Pace,
         pictures: Pictures,
         shares: Shares,
+        quota: Quota,
     ) -> None:
+        self._quota = quota
         self._admission = admission
         self._shares = shares
         self._sessions = sessions
@@ -241,6 +244,8 @@ class Completions:
         """The body of a request over HTTP, and where it comes from. Raises Refusal."""
         user = caller_of(request)
         self._admission.check_rate(user)
+        if labels_by(request).is_live:
+            await self._quota.check(user)
         raw = await self._admission.json_bytes_of(request)
         return raw, Origin(user, request.match_info.get("id"), request.headers)
 

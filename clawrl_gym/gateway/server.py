@@ -36,6 +36,7 @@ from clawrl_gym.gateway.identify import TransientBlocks
 from clawrl_gym.gateway.link import Links
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics, GatewayStats
+from clawrl_gym.gateway.quota import Quota
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import Fields, parse_as
 from clawrl_gym.gateway.responders import Responders, add_routes
@@ -133,6 +134,7 @@ class Gateway:
             pace or Pace(),
             pictures,
             Shares(config.max_running_per_user),
+            Quota(store, live),
         )
         self._stalls = Stalls(policies, self._turns.outages, lambda: self.stats.inside > 0)
         self._stall_watch: asyncio.Task[None] | None = None

@@ -6,6 +6,7 @@ only a digest (`offers`), so a long session stays cheap. A sample belongs to at 
 group up, `compared` what its verdicts and outcomes brought to the algorithm's running means.
 `user` says whose weights learn of a group; it is empty for the run's own. A user's versions are
 counted by themselves: `user_updates` has them, `updates` the run's own.
+`bytes` is what a session's turns and next states take on the disk, since version 7.
 `judged` and `settled` say that nobody waits for a turn's verdict, or for the sample of one: partial
 indexes hold the rest.
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import StoreError
 
 DATABASE_FILE = "run.db"
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 _FORMAT = "clawrl_gym run"
 
@@ -64,7 +65,7 @@ _TABLES = (
         id TEXT PRIMARY KEY, task_id TEXT, group_id INTEGER, split TEXT NOT NULL,
         source TEXT NOT NULL, created_s REAL NOT NULL, ended_s REAL, reward REAL,
         stop_reason TEXT, error TEXT, matched_by TEXT, samples INTEGER, why TEXT,
-        last_s REAL NOT NULL DEFAULT 0)""",
+        last_s REAL NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0)""",
     """CREATE TABLE turns (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions(id),
         idx INTEGER NOT NULL, kind TEXT NOT NULL, base_id INTEGER REFERENCES turns(id),
@@ -136,6 +137,9 @@ _ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
     },
     6: {
         "groups": (("user", "TEXT NOT NULL DEFAULT ''"),),
+    },
+    7: {
+        "sessions": (("bytes", "INTEGER NOT NULL DEFAULT 0"),),
     },
 }  # fmt: skip
 """By table, what a version has and the one before it has not."""
@@ -267,7 +271,7 @@ def _read_as_current(db: sqlite3.Connection, version: int) -> None:
     """Views of this connection alone, in front of the tables of an older version: they stay."""
     expressions = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
             "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1", "weight": "1.0",
-            "strength": "1.0", "user": "''"}  # fmt: skip
+            "strength": "1.0", "user": "''", "bytes": "0"}  # fmt: skip
     for table, columns in _added_since(version).items():
         added = ", ".join(f"{expressions.get(name, 'NULL')} AS {name}" for name, _ in columns)
         db.execute(
