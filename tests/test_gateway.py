@@ -454,7 +454,7 @@ async def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
     await bench.start()
     status, answer, _ = await bench.chat([user("x" * 20_000)])
     assert status == 413
-    assert answer["error"]["message"] == "the body is larger than 0.01 MB"
+    assert answer["error"]["message"] == "the body is larger than 0.01 MB (gateway.max_body_mb)"
     await bench.stop()
 
 

@@ -309,6 +309,32 @@ async def test_one_users_waiting_requests_leave_room_for_others(bench: Bench) ->
     assert not bench.gateway._border._of_users
 
 
+async def test_one_users_stored_conversations_are_limited(bench: Bench) -> None:
+    bench.live = bench.live.model_copy(update={"max_stored_mb_per_user": 0.01})
+    house = await make_house(bench)
+    long = {"messages": [user("x" * 6000)]}
+    assert (await house.ask("anna", "POST", CHAT, long))[0] == 200
+    status, answer, _ = await house.chat("anna", X_Session_Id="other")
+    assert (status, answer["error"]["code"]) == (507, "quota_exceeded")
+    assert "DELETE /v1/sessions/ID" in answer["error"]["message"]
+    assert [(await house.chat(who))[0] for who in ("ben", "owner")] == [200, 200]
+    sessions = (await house.ask("anna", "GET", "/v1/sessions"))[1]["data"]
+    for row in sessions:
+        assert (await house.ask("anna", "DELETE", f"/v1/sessions/{row['id']}"))[0] == 200
+    assert (await house.chat("anna"))[0] == 200, "there is room again"
+
+
+async def test_all_stored_conversations_are_limited_but_for_episodes(bench: Bench) -> None:
+    bench.live = bench.live.model_copy(update={"max_stored_mb": 0.01})
+    house = await make_house(bench)
+    assert (await house.chat("ben"))[0] == 200
+    long = {"messages": [user("x" * 6000)]}
+    assert (await house.ask("owner", "POST", CHAT, long))[0] == 200
+    bench.gateway._completions._quota._counted_s = -1e9  # ten seconds later
+    assert [(await house.chat(who))[0] for who in ("ben", "owner")] == [507, 507]
+    assert (await house.chat("owner", X_Task_Id="t1", X_Session_Id="e1"))[0] == 200
+
+
 async def test_one_users_open_sessions_are_limited(bench: Bench) -> None:
     bench.config = bench.config.model_copy(update={"max_sessions_per_user": 2})
     house = await make_house(bench)

@@ -48,7 +48,7 @@ def test_what_is_not_recorded_needs_no_room(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path) -> None:
     acknowledged, message = child(tmp_path, "record")
-    assert int(acknowledged) > 10
+    assert int(acknowledged) > 5
     assert message.startswith("cannot write to the run's database: ")
     assert message.endswith("make room on the disk, then go on with resume=")
 

@@ -52,6 +52,11 @@ class LiveConfig(Part):
     """False: nothing of a conversation reaches the disk; training goes on from memory."""
     retention_days: float | None = Field(None, gt=0)
     """Sessions that ended longer ago are deleted with all their data; None keeps them."""
+    max_stored_mb_per_user: float | None = Field(1024.0, gt=0)
+    """What the sessions of one user with a key of their own may take on the disk; beyond it their
+    requests are answered 507 until they delete some. None: any amount; the owner has no limit."""
+    max_stored_mb: float | None = Field(None, gt=0)
+    """What all sessions may take; beyond it live requests are answered 507. None: any amount."""
     idle_end_s: float = Field(1800.0, gt=0)
     """A session without a request for so long has ended; a later request opens it again."""
     batch_turns: int = Field(8, ge=1)

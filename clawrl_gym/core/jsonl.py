@@ -157,3 +157,63 @@ def each_json_line(path: Path) -> Iterator[dict[str, object]]:
 def read_json_lines(path: Path) -> list[dict[str, object]]:
     """All objects of a file, without half lines; empty when the file does not exist."""
     return list(each_json_line(path))
+
+
+class RotatedLines(JsonLines):
+    """A log of several files: `NAME.jsonl` is written; when it is full it becomes
+    `NAME.000001.jsonl`, and so on. See `files_of_log` for their order."""
+
+    def __init__(self, path: Path, full_bytes: int) -> None:
+        """`full_bytes`: from this size on a file is full."""
+        super().__init__(path)
+        self._full_bytes = full_bytes
+        self._is_rewritten = False
+        """A file that is being rewritten keeps its name meanwhile."""
+
+    def append(self, row: Json) -> None:
+        with self._lock:
+            if not self._is_rewritten and self._file.tell() >= self._full_bytes:
+                self._rotate()
+        super().append(row)
+
+    def rewrite(self, keep: Callable[[bytes], bool]) -> int:
+        with self._lock:
+            self._is_rewritten = True
+        try:
+            left_out = sum(_rewrite_full(path, keep) for path in _full_files(self._path))
+            return left_out + super().rewrite(keep)
+        finally:
+            with self._lock:
+                self._is_rewritten = False
+
+    def _rotate(self) -> None:
+        full = _full_files(self._path)
+        number = 1 + (int(full[-1].suffixes[-2][1:]) if full else 0)
+        try:
+            self._path.rename(self._path.with_suffix(f".{number:06}{self._path.suffix}"))
+            file = self._path.open("ab", buffering=0)
+        except OSError as error:
+            raise StoreError(f"cannot begin another {str(self._path)!r}: {error}") from error
+        self._file.close()
+        self._file = file
+
+
+def files_of_log(path: Path) -> list[Path]:
+    """The files of a log that is called `path`, oldest first; those that are there."""
+    return [*_full_files(path), *([path] if path.exists() else [])]
+
+
+def _full_files(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{path.stem}.[0-9][0-9][0-9][0-9][0-9][0-9]{path.suffix}"))
+
+
+def _rewrite_full(path: Path, keep: Callable[[bytes], bool]) -> int:
+    """Of a file that nobody writes any more; without a line it goes."""
+    file = JsonLines(path)
+    try:
+        left_out = file.rewrite(keep)
+    finally:
+        file.close()
+    if path.stat().st_size == 0:
+        path.unlink()
+    return left_out

@@ -23,7 +23,7 @@ from hashlib import blake2b
 from itertools import islice
 
 from clawrl_gym.core.pictures import pictures_of, text_of
-from clawrl_gym.core.types import INTERRUPTED, Message, Turn, TurnKind
+from clawrl_gym.core.types import INTERRUPTED, Json, Message, Turn, TurnKind
 from clawrl_gym.dialogue.call_failures import may_be_dropped
 
 MAX_TURNS = 256
@@ -42,6 +42,8 @@ _MOST_LINES = 64
 _LONGEST_MERGED = 20_000
 """Characters of a message that is looked through for one that was merged into it."""
 _DROPPED = "dropped"
+_SLICE = 2**16
+"""Characters of a text that are split at once."""
 _in_order = json.JSONEncoder(sort_keys=True).encode
 _THINKING = re.compile(r"\A(?:\s*<think>)?(.*?)</think>", re.DOTALL)
 """Some templates write the opening tag themselves, before the reply."""
@@ -60,7 +62,25 @@ def plain_text(message: Message) -> str:
     text = text_of(message)
     if message.get("role") == "assistant":
         text = unthought(text)
-    return " ".join(text.split())
+    return _one_spaced(text)
+
+
+def _one_spaced(text: str) -> str:
+    """With each white space as one space, none at the ends. A long text is split slice by slice:
+    no step of it keeps other threads waiting for long."""
+    if len(text) <= _SLICE:
+        return " ".join(text.split())
+    pieces: list[str] = []
+    is_apart = False
+    for start in range(0, len(text), _SLICE):
+        piece = text[start : start + _SLICE]
+        words = " ".join(piece.split())
+        is_apart = is_apart or piece[0].isspace()
+        if words:
+            pieces.append(f" {words}" if is_apart and pieces else words)
+            is_apart = False
+        is_apart = is_apart or piece[-1].isspace()
+    return "".join(pieces)
 
 
 def unthought(reply: str) -> str:
@@ -77,7 +97,7 @@ def reasoning_of(message: Message) -> str:
 
 def same_reply(returned: Message, reply: Message) -> bool:
     """Whether a message is our reply as a client hands it back."""
-    return message_digest(returned) == message_digest(reply)
+    return returned == reply or message_digest(returned) == message_digest(reply)
 
 
 def is_part_of(returned: Message, reply: Message) -> bool:
@@ -96,9 +116,13 @@ def message_digest(message: Message) -> bytes:
     return _hash("\0".join([*map(str, map(len, parts)), *parts]), _MESSAGE_BYTES)
 
 
-def request_digest(body: object) -> bytes:
-    """Of all that makes two requests the same."""
-    return _hash(_in_order(body), _NODE_BYTES)
+def request_digest(kind: TurnKind, messages: Iterable[Message], fields: Json) -> bytes:
+    """Of all that makes two requests the same: `[kind, messages, fields]` as JSON."""
+    digest = blake2b(f"[{_in_order(kind)}, [".encode(), digest_size=_NODE_BYTES)
+    for at, message in enumerate(messages):
+        digest.update(f"{', ' * bool(at)}{_in_order(message)}".encode())
+    digest.update(f"], {_in_order(fields)}]".encode())
+    return digest.digest()
 
 
 def _plain_arguments(arguments: object) -> str:

@@ -11,15 +11,18 @@ import ipaddress
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 
 from aiohttp import web
 
-from clawrl_gym.config import GatewayConfig
+from clawrl_gym.config import GatewayConfig, LiveConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Json
+from clawrl_gym.gateway.bodies import BodyLimit, BodyReader
+from clawrl_gym.gateway.callers import caller_of
+from clawrl_gym.gateway.reading import Sender
 from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.requests import parse_json
 from clawrl_gym.store.users import Users
 
 _BURST_S = 5.0
@@ -59,8 +62,18 @@ class TokenBucket:
 class Admission:
     """Admission of one gateway."""
 
-    def __init__(self, config: GatewayConfig, key: str, users: Users | None = None) -> None:
-        """`users`: who else has a key; None: nobody."""
+    def __init__(
+        self,
+        config: GatewayConfig,
+        key: str,
+        users: Users | None = None,
+        limit: BodyLimit | None = None,
+        bodies: BodyReader | None = None,
+    ) -> None:
+        """`users`: who else has a key; None: nobody. `limit`: of bodies of JSON; None: as
+        configured. `bodies`: reads them; None: for clients of no special kind."""
+        self.bodies = bodies or BodyReader(LiveConfig())
+        self._limit = limit or BodyLimit.of(config, None)
         self._config = config
         self._key = key.encode()
         self._users = users
@@ -129,16 +142,34 @@ class Admission:
 
         Raises Refusal for one that is too large, too slow or not JSON.
         """
-        raw = await self.body_of(request, self._config.max_body_mb * 2**20)
-        return empty if empty is not None and not raw.strip() else parse_json(raw)
+        raw = await self.json_bytes_of(request)
+        if empty is not None and not raw.strip():
+            return empty
+        return await self.bodies.json(raw, Sender(caller_of(request)))
 
-    async def body_of(self, request: web.Request, most_bytes: float) -> bytes:
+    async def json_bytes_of(self, request: web.Request) -> bytes:
+        """A body that is to be JSON, unread. Raises Refusal for one that is too large or slow."""
+        return await self.body_of(request, self._limit.most_bytes, self._limit.refusal)
+
+    def check_size(self, body: bytes) -> None:
+        """Raises Refusal for a body of JSON that is too large to be read."""
+        if len(body) > self._limit.most_bytes:
+            raise self._limit.refusal()
+
+    async def body_of(
+        self,
+        request: web.Request,
+        most_bytes: float,
+        refusal: Callable[[], Refusal] | None = None,
+    ) -> bytes:
         """The body. Raises Refusal for one that is too large or too slow.
 
-        What is announced as too large is not read at all.
+        What is announced as too large is not read at all. `refusal`: the answer to it; None: it
+        says the limit.
         """
+        refusal = refusal or partial(self.too_large, most_bytes)
         if (request.content_length or 0) > most_bytes:
-            raise self.too_large(most_bytes)
+            raise refusal()
         timeout_s = self._config.body_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
@@ -150,7 +181,7 @@ class Admission:
         except ValueError as error:  # a content encoding that does not decode
             raise Refusal(400, f"the body cannot be read: {error}") from None
         if len(raw) > most_bytes:
-            raise self.too_large(most_bytes)
+            raise refusal()
         return raw
 
     def too_large(self, most_bytes: float | None = None) -> Refusal:

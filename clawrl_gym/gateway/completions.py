@@ -6,7 +6,6 @@ completion is no part of a conversation: it is a side turn.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -14,31 +13,30 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from aiohttp import web
 
 from clawrl_gym.core.ownership import OWNER, name_of, user_of
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Json, JsonObject, Message, StopReason, Turn, Usage
+from clawrl_gym.core.types import Json, JsonObject, StopReason, Turn, Usage
 from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.callers import caller_of, labels_by
 from clawrl_gym.gateway.identify import Identity, Origin
 from clawrl_gym.gateway.link import LinkedRequest
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics
+from clawrl_gym.gateway.quota import Quota
+from clawrl_gym.gateway.reading import ReadRequest, Sender
 from clawrl_gym.gateway.refusals import Refusal, error_json, refusal_of
 from clawrl_gym.gateway.requests import (
     ChatRequest,
-    CompletionRequest,
     GenerationRequest,
     Labels,
     labels_of,
-    parse_as,
-    parse_json,
 )
 from clawrl_gym.gateway.session import TurnRequest
 from clawrl_gym.gateway.sessions import Sessions
+from clawrl_gym.gateway.shares import Shares
 from clawrl_gym.gateway.sse import END_OF_STREAM, EventStream, Pace, encode, event
 from clawrl_gym.gateway.turns import Send, TurnInput, TurnMaker
 from clawrl_gym.policy.generation import Delta, for_clients
@@ -48,7 +46,6 @@ ALIAS = "policy"
 _MOST_NAMED = 200
 _MOST_IN_HEADER = 20
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")
-R = TypeVar("R", bound=GenerationRequest)
 _log = logging.getLogger(__name__)
 
 
@@ -202,8 +199,12 @@ class Completions:
         model_name: str,
         pace: Pace,
         pictures: Pictures,
+        shares: Shares,
+        quota: Quota,
     ) -> None:
+        self._quota = quota
         self._admission = admission
+        self._shares = shares
         self._sessions = sessions
         self._turns = turns
         self._metrics = metrics
@@ -222,20 +223,23 @@ class Completions:
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/chat/completions."""
         began_s = time.perf_counter()
-        chat, body = await self._read(request, ChatRequest)
-        origin = Origin(caller_of(request), request.match_info.get("id"), request.headers)
-        async with self._chat_call(chat, body, origin, labels_by(request), began_s) as call:
+        raw, origin = await self._body(request)
+        read = await self._admission.bodies.chat(raw, Sender.of(origin))
+        self._check(read.fields)
+        async with self._chat_call(read, origin, labels_by(request), began_s) as call:
             return await self._answer(request, call)
 
     async def linked(self, request: LinkedRequest) -> Json:
         """The same for a session on a worker's link; its reply is whole."""
         began_s = time.perf_counter()
         self._admission.check_rate(OWNER)
-        chat, body = self._checked(parse_json(request.body), ChatRequest)
+        self._admission.check_size(request.body)
         origin = Origin(OWNER, request.session_id, request.headers)
+        read = await self._admission.bodies.chat(request.body, Sender.of(origin))
+        self._check(read.fields)
         labels = labels_of(request.headers)
         async with (
-            self._chat_call(chat, body, origin, labels, began_s) as call,
+            self._chat_call(read, origin, labels, began_s) as call,
             self._turn_request(call) as turn_request,
         ):
             turn = await self._turn(turn_request, call)
@@ -244,34 +248,30 @@ class Completions:
     async def text(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions. Ids stand for the message that they are not."""
         began_s = time.perf_counter()
-        completion, body = await self._read(request, CompletionRequest)
-        labels = labels_by(request)
-        prompt = completion.one_prompt
-        content = prompt if isinstance(prompt, str) else json.dumps(prompt)
-        messages: list[Message] = [{"role": "user", "content": content}]
+        raw, origin = await self._body(request)
+        read = await self._admission.bodies.text(raw, Sender.of(origin))
+        self._check(read.fields)
+        completion, labels, messages = read.fields, labels_by(request), read.messages
         sampling = completion.sampling(self._turns.sampling)
-        turn_input = TurnInput(messages, sampling, prompt=prompt)
-        origin = Origin(caller_of(request), request.match_info.get("id"), request.headers)
-        side = {**body, "turn_type": "side"}
-        identity = self._sessions.identify(messages, side, origin)
-        identity = replace(identity, kind="side", rule="completion")
+        turn_input = TurnInput(messages, sampling, prompt=completion.one_prompt)
+        identity = self._sessions.identify(messages, read.body, origin, read.reading)
         call = _Call(completion, identity, labels, turn_input, TEXT, began_s)
         return await self._answer(request, call)
 
-    async def _read(self, request: web.Request, model: type[R]) -> tuple[R, JsonObject]:
-        """The request, checked, and its body as it was sent. Raises Refusal."""
-        self._admission.check_rate(caller_of(request))
-        return self._checked(await self._admission.json_of(request), model)
+    async def _body(self, request: web.Request) -> tuple[bytes, Origin]:
+        """The body of a request over HTTP, and where it comes from. Raises Refusal."""
+        user = caller_of(request)
+        self._admission.check_rate(user)
+        if labels_by(request).is_live:
+            await self._quota.check(user)
+        raw = await self._admission.json_bytes_of(request)
+        return raw, Origin(user, request.match_info.get("id"), request.headers)
 
-    def _checked(self, body: object, model: type[R]) -> tuple[R, JsonObject]:
-        fields = parse_as(model, body)
-        assert isinstance(body, dict)  # nothing else can be parsed
+    def _check(self, fields: GenerationRequest) -> None:
+        """Raises Refusal (404) for another model. What has no effect is counted, and the log says
+        it once of each name."""
         self.check_model(fields.model)
-        self._note_unread(fields.unread)
-        return fields, body
-
-    def _note_unread(self, names: list[str]) -> None:
-        """Count what has no effect; the log says it once of each name."""
+        names = fields.unread
         self._turns.stats.unread += len(names)
         for name in names:
             if name not in self._named and len(self._named) < _MOST_NAMED:
@@ -280,22 +280,17 @@ class Completions:
 
     @asynccontextmanager
     async def _chat_call(
-        self,
-        chat: ChatRequest,
-        body: JsonObject,
-        origin: Origin,
-        labels: Labels,
-        began_s: float,
+        self, read: ReadRequest[ChatRequest], origin: Origin, labels: Labels, began_s: float
     ) -> AsyncIterator[_Call]:
         """The call that a chat is; its pictures are on disk inside."""
-        messages = chat.plain_messages()
-        pictures = self._pictures.stored(messages) if chat.has_pictures else nullcontext(messages)
+        chat, messages = read.fields, read.messages
+        pictures = self._pictures.stored(messages) if read.has_pictures else nullcontext(messages)
         async with pictures as stored_messages:
-            identity = self._sessions.identify(stored_messages, body, origin)
+            identity = self._sessions.identify(stored_messages, read.body, origin, read.reading)
             turn_input = TurnInput(
                 stored_messages,
                 chat.sampling(self._turns.sampling),
-                body=chat.body(stored_messages),
+                body=read.chat or chat.body(stored_messages),
                 claimable=labels.is_live and origin.user == OWNER,
             )
             yield _Call(chat, identity, labels, turn_input, CHAT, began_s)
@@ -357,7 +352,8 @@ class Completions:
 
     async def _turn(self, turn_request: TurnRequest, call: _Call, send: Send | None = None) -> Turn:
         """The turn, and the session's end when the client said that this is the last."""
-        turn = await self._turns.turn(turn_request, call.turn_input, send)
+        async with self._shares.running(user_of(turn_request.session.id)):
+            turn = await self._turns.turn(turn_request, call.turn_input, send)
         if turn_request.identity.ends_session:
             session = turn_request.session
             await self._sessions.end(session, None, None, StopReason.TERMINATED.value, None)

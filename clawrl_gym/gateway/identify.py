@@ -47,6 +47,10 @@ _TRUE = ("1", "true", "yes", "on")
 _EVALUATES = (*_TRUE, "t", "y")
 _NOT_COMPARED = ("messages", "stream", "stream_options", "session_done")
 """Fields that two requests for the same reply may differ in, or that are compared apart."""
+WINDOW = 16_384
+"""Characters of a message's beginning, and of its end, in which expressions are looked for."""
+_LEFT_OUT = "\n\0\n"
+"""Stands for the middle of a long text: no expression goes on behind it."""
 _GAP = ".*?"
 """In the pattern of a transient block: whatever stands between its two ends."""
 
@@ -60,6 +64,22 @@ class Origin:
     path_id: str | None = None
     """The session that its path names."""
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lowercase_headers(self) -> dict[str, str]:
+        """By their names in lower case."""
+        return {name.lower(): value for name, value in self.headers.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a request says, before its session is known."""
+
+    branch: Branch = field(repr=False)
+    kind: TurnKind
+    rule: str
+    exact_request: bytes = field(repr=False)
+    """Digest of the whole request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +105,8 @@ class Identity:
         return self.matched_by in ("path", "header", "body")
 
 
-class Identifier:
-    """Tells sessions apart; remembers hashes of conversations, never their words."""
+class RequestRules:
+    """What a request says by itself. It remembers nothing, so any process can read one."""
 
     def __init__(self, config: LiveConfig) -> None:
         """Raises ConfigError for rules and patterns that cannot be used."""
@@ -94,42 +114,69 @@ class Identifier:
         self.transient = TransientBlocks(rules.transient)
         self._kinds = KindRules(rules.kinds)
         self._subagent_headers = {name.lower() for name in rules.subagent_headers}
+
+    def read(
+        self, messages: list[Message], body: Json, user: str, headers: Mapping[str, str]
+    ) -> Reading:
+        """`user`: whose key it brought; `headers`: in lower case."""
+        lasting = self.transient.removed_from(messages)
+        kind, rule = self._kinds.kind_of(lasting, body, headers.get("x-turn-type"))
+        if not rule and not self._subagent_headers.isdisjoint(headers):
+            kind, rule = "side", "subagent"
+        if headers.get("x-clawrl-evaluation", "").strip().lower() in _EVALUATES:
+            kind, rule = "side", EVALUATION
+        compared = {name: body[name] for name in body if name not in _NOT_COMPARED}
+        return Reading(
+            branch=Branch.of(lasting, _whose(user, body.get("user"))),
+            kind=kind,
+            rule=rule,
+            exact_request=request_digest(kind, messages, compared),
+        )
+
+
+class Identifier:
+    """Tells sessions apart; remembers hashes of conversations, never their words."""
+
+    def __init__(self, config: LiveConfig) -> None:
+        """Raises ConfigError for rules and patterns that cannot be used."""
+        rules = config.rules
+        self.rules = RequestRules(config)
+        self.transient = self.rules.transient
         key = "live.runtime_session"
         self._runtime = [_compiled(pattern, key) for pattern in rules.runtime_session]
         if any(pattern.groups == 0 for pattern in self._runtime):
             raise ConfigError(f"{key}: got a pattern without a group, expected the id in one")
         self._index = SessionIndex()
 
-    def identify(self, messages: list[Message], body: Json, origin: Origin) -> Identity:
-        """Raises Refusal (400) when the client names a session that cannot be one."""
-        lowercase = {name.lower(): value for name, value in origin.headers.items()}
-        lasting = self.transient.removed_from(messages)
-        branch = Branch.of(lasting, _whose(origin.user, body.get("user")))
-        kind, rule = self._kinds.kind_of(lasting, body, lowercase.get("x-turn-type"))
-        if not rule and not self._subagent_headers.isdisjoint(lowercase):
-            kind, rule = "side", "subagent"
-        is_evaluation = lowercase.get("x-clawrl-evaluation", "").strip().lower() in _EVALUATES
-        if is_evaluation:
-            kind, rule = "side", EVALUATION
-        is_retry = _is_retry(lowercase)
-        named = _explicit_id(origin.path_id, lowercase, body) or self._by_runtime_line(branch)
+    def identify(
+        self, messages: list[Message], body: Json, origin: Origin, reading: Reading | None = None
+    ) -> Identity:
+        """`reading`: of this request, where it was read before.
+
+        Raises Refusal (400) when the client names a session that cannot be one.
+        """
+        headers = origin.lowercase_headers
+        if reading is None:
+            reading = self.rules.read(messages, body, origin.user, headers)
+        branch, kind = reading.branch, reading.kind
+        is_retry = _is_retry(headers)
+        named = _explicit_id(origin.path_id, headers, body) or self._by_runtime_line(branch)
         if named is not None:
             session_id, matched_by = stored_id(origin.user, named[0]), named[1]
-        elif is_evaluation:
+        elif reading.rule == EVALUATION:
             session_id, matched_by = stored_id(origin.user, uuid4().hex), "new"
         else:
             session_id, matched_by = self._by_history(branch, kind, is_retry, origin.user)
-        compared = {name: body[name] for name in body if name not in _NOT_COMPARED}
         return Identity(
             session_id=session_id,
             matched_by=matched_by,
             kind=kind,
-            rule=rule,
-            ends_session=_is_true(lowercase.get("x-session-done"))
+            rule=reading.rule,
+            ends_session=_is_true(headers.get("x-session-done"))
             or _is_true(body.get("session_done")),
             is_retry=is_retry,
             branch=branch,
-            exact_request=request_digest([kind, messages, compared]),
+            exact_request=reading.exact_request,
         )
 
     def add_turn(self, session_id: str, turn: TurnNode, is_waiting: bool = True) -> None:
@@ -147,7 +194,7 @@ class Identifier:
         """By a line in the first message; later ones may quote anybody's."""
         if not branch.messages or branch.messages[0].get("role") != "user":
             return None
-        text = text_of(branch.messages[0])
+        text = searched(text_of(branch.messages[0]))
         for pattern in self._runtime:
             line = pattern.search(text)
             session_id = _valid_id(line[1]) if line is not None else None
@@ -165,6 +212,17 @@ class Identifier:
         if kind == "main":
             self._index.add_request(fresh_id, branch)
         return fresh_id, "new"
+
+
+def searched(text: str) -> str:
+    """What expressions are looked for in: the text, of a long one its beginning and its end.
+
+    Clients write their own words at either end of a message; what stands between is what people
+    paste, and costs as much as it is long.
+    """
+    if len(text) <= 2 * WINDOW:
+        return text
+    return f"{text[:WINDOW]}{_LEFT_OUT}{text[-WINDOW:]}"
 
 
 def _whose(user: str, said: object) -> str:
@@ -251,7 +309,11 @@ class _Features:
         system = "\n".join(by_role["system"])
         limits = (body.get("max_completion_tokens"), body.get("max_tokens"))
         return cls(
-            texts={"system": system, "first_user": users[0], "last_user": users[-1]},
+            texts={
+                "system": searched(system),
+                "first_user": searched(users[0]),
+                "last_user": searched(users[-1]),
+            },
             max_tokens=next((limit for limit in limits if isinstance(limit, int)), None),
             has_tools=bool(body.get("tools")),
         )
@@ -300,7 +362,8 @@ class TransientBlocks:
     """The blocks of `live.transient`.
 
     A pattern is a block's beginning, `.*?` and its end, or one expression without `.*?`. The ends
-    are searched one after the other, so that a hostile text costs no more than its length.
+    are searched one after the other, so that a hostile text costs no more than its length. A block
+    begins within `WINDOW` of its message's beginning or end, however long it is.
     """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
@@ -376,10 +439,19 @@ def _without(text: str, begin: re.Pattern[str], end: re.Pattern[str] | None) -> 
     """`text` itself when it holds no block."""
     rest: list[str] = []
     position = 0
-    while (first := begin.search(text, position)) is not None:
+    while (first := _beginning(text, begin, position)) is not None:
         last = first if end is None else end.search(text, first.end())
         if last is None or last.end() == first.start():
             break
         rest.append(text[position : first.start()])
         position = last.end()
     return "".join([*rest, text[position:]]) if position else text
+
+
+def _beginning(text: str, begin: re.Pattern[str], position: int) -> re.Match[str] | None:
+    """The first beginning of a block from a position on, in the windows at the text's ends."""
+    tail = len(text) - WINDOW
+    if tail <= WINDOW or position >= tail:
+        return begin.search(text, position)
+    head = begin.search(text, position, WINDOW) if position < WINDOW else None
+    return head or begin.search(text, tail)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from reprlib import Repr
 from typing import Annotated, Literal, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, field_validator
 
 from clawrl_gym.config import SamplingConfig
 from clawrl_gym.core.text import read_json, valid_escapes
@@ -62,6 +62,13 @@ class Fields(BaseModel):
     @classmethod
     def check_offered(cls, body: object) -> None:
         """Raises Refusal for fields that want what is not offered."""
+
+
+class _FirstError(FailFast):
+    """Ends the reading of a list at its first error: one for each of its items helps nobody."""
+
+    def __hash__(self) -> int:  # a part of a union's type must have one
+        return hash(type(self))
 
 
 class Labels(Fields):
@@ -185,7 +192,9 @@ class GenerationRequest(Fields):
 class ChatRequest(GenerationRequest):
     """POST /v1/chat/completions."""
 
-    messages: list[WireMessage] = Field(min_length=1, max_length=MOST_MESSAGES)
+    messages: Annotated[list[WireMessage], _FirstError()] = Field(
+        min_length=1, max_length=MOST_MESSAGES
+    )
     max_completion_tokens: int | None = Field(None, ge=1, le=LONGEST_REPLY)
     tools: list[JsonObject] | None = Field(None, max_length=_MOST_TOOLS)
     tool_choice: Literal["auto", "none"] | None = None

@@ -28,6 +28,7 @@ from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway import prometheus
 from clawrl_gym.gateway.admission import Admission, check_key
 from clawrl_gym.gateway.allowances import Allowances
+from clawrl_gym.gateway.bodies import BodyLimit, BodyReader
 from clawrl_gym.gateway.border import Border, Handler
 from clawrl_gym.gateway.completions import Completions
 from clawrl_gym.gateway.feedback import Feedback
@@ -37,11 +38,13 @@ from clawrl_gym.gateway.identify import TransientBlocks
 from clawrl_gym.gateway.link import Links
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics, GatewayStats
+from clawrl_gym.gateway.quota import Quota
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import Fields, parse_as
 from clawrl_gym.gateway.responders import Responders, add_routes
 from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.sessions_api import SessionsApi
+from clawrl_gym.gateway.shares import Shares
 from clawrl_gym.gateway.sse import Pace
 from clawrl_gym.gateway.stalls import Stalls
 from clawrl_gym.gateway.turns import TurnMaker
@@ -100,7 +103,9 @@ class Gateway:
         self._config = config
         self._policies = policies
         self._model_name = model_name
-        self._admission = Admission(config, self.key, users)
+        context = None if history is None else history.context
+        limit = BodyLimit.of(config, context, images)
+        self._admission = Admission(config, self.key, users, limit, BodyReader(live, context))
         transient = TransientBlocks(live.rules.transient)
         self._responders = responders = Responders(transient.removed_from)
         self._films = Films(self._admission, store, films, on_film)
@@ -139,6 +144,8 @@ class Gateway:
             model_name,
             pace or Pace(),
             pictures,
+            Shares(config.max_running_per_user),
+            Quota(store, live),
         )
         self._stalls = Stalls(policies, self._turns.outages, lambda: self.stats.inside > 0)
         self._stall_watch: asyncio.Task[None] | None = None
@@ -258,6 +265,7 @@ class Gateway:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+        await self._admission.bodies.close()
         await self.sessions.recorder.finish(_RECORD_TIMEOUT_S)
 
     @web.middleware

@@ -26,7 +26,7 @@ from clawrl_gym.dialogue.graph import MAX_TURNS, TurnGraph, TurnNode, is_convers
 from clawrl_gym.gateway.allowances import Allowances
 from clawrl_gym.gateway.callers import no_session
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.identify import Identifier, Identity, Origin
+from clawrl_gym.gateway.identify import Identifier, Identity, Origin, Reading
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import Labels
 from clawrl_gym.gateway.session import Session, TurnRecorder, TurnRequest
@@ -174,9 +174,11 @@ class Sessions:
             if row.text and row.kind == "main":
                 self._identifier.add_turn(row.session_id, _node_of(row), not row.has_next_state)
 
-    def identify(self, messages: list[Message], body: Json, origin: Origin) -> Identity:
+    def identify(
+        self, messages: list[Message], body: Json, origin: Origin, reading: Reading | None = None
+    ) -> Identity:
         """What a request is. Raises Refusal (400) for a session id that cannot be one."""
-        return self._identifier.identify(messages, body, origin)
+        return self._identifier.identify(messages, body, origin, reading)
 
     @asynccontextmanager
     async def request(

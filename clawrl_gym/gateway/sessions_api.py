@@ -19,12 +19,12 @@ from clawrl_gym.gateway.callers import asked_user, caller_of, labels_by, named_s
 from clawrl_gym.gateway.feedback import VerdictJson, verdict_json
 from clawrl_gym.gateway.link import LinkedRequest
 from clawrl_gym.gateway.pictures import Pictures
+from clawrl_gym.gateway.reading import Sender
 from clawrl_gym.gateway.requests import (
     Fields,
     Labels,
     labels_of,
     parse_as,
-    parse_json,
     session_id_of,
 )
 from clawrl_gym.gateway.sessions import Sessions
@@ -127,7 +127,8 @@ class SessionsApi:
         """The same on a worker's link."""
         labels = labels_of(request.headers)
         session_id = session_id_of(request.session_id)
-        return await self._end(session_id, parse_json(request.body), labels)
+        body = await self._admission.bodies.json(request.body, Sender(OWNER))
+        return await self._end(session_id, body, labels)
 
     async def _end(self, session_id: str, body: object, labels: Labels | None) -> Json:
         end = parse_as(EndRequest, body)

@@ -1,8 +1,10 @@
 """The two logs beside run.db: conversations.jsonl and evaluations.jsonl.
 
-Append-only; every line has `schema`, `type` and `id`. Lines follow the commit of what they tell, so
-a kill between the two leaves a line out: it is added when the run is opened again. Only the
-deletion of a session takes lines out. A session_end that more turns follow was opened again.
+A log is a file that grows and full ones beside it (`conversations.000001.jsonl` is the oldest):
+`files_of_log` gives them in order. Append-only; every line has `schema`, `type` and `id`. Lines
+follow the commit of what they tell, so a kill between the two leaves a line out: it is added when
+the run is opened again. Only the deletion of a session takes lines out. A session_end that more
+turns follow was opened again. A turn's line holds what the turn adds to the one before it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.core.jsonl import JsonLines
+from clawrl_gym.core.jsonl import JsonLines, RotatedLines, files_of_log
 from clawrl_gym.core.types import Taught
 from clawrl_gym.store.rows import NextStateColumns, TurnColumns, VerdictColumns, unpack_ints
 from clawrl_gym.store.writer import Transaction
@@ -24,6 +26,8 @@ from clawrl_gym.store.writer import Transaction
 CONVERSATIONS_FILE = "conversations.jsonl"
 EVALUATIONS_FILE = "evaluations.jsonl"
 LOG_SCHEMA = 2
+FULL_BYTES = 64 * 2**20
+"""From this size on a log goes on in another file."""
 
 Line = dict[str, object]
 
@@ -162,11 +166,17 @@ _FILE_OF = {
 class Journal:
     """The logs of one run as the store writes them; a run that is not recorded has none."""
 
-    def __init__(self, folder: Path | None) -> None:
-        """None: nothing is written. Raises StoreError when a file cannot be opened."""
+    def __init__(self, folder: Path | None, full_bytes: int = FULL_BYTES) -> None:
+        """None: nothing is written. `full_bytes`: of a file, before the next one begins.
+
+        Raises StoreError when a file cannot be opened."""
         self._folder = folder
         names = (CONVERSATIONS_FILE, EVALUATIONS_FILE)
-        self._files = {} if folder is None else {name: JsonLines(folder / name) for name in names}
+        self._files = (
+            {}
+            if folder is None
+            else {name: RotatedLines(folder / name, full_bytes) for name in names}
+        )
 
     def log(self, tx: Transaction, line: Line) -> None:
         """Write a line after the transaction's commit."""
@@ -218,10 +228,11 @@ def _append_missing(
 def _keys_in(path: Path) -> set[_Key]:
     """What distinguishes each whole line; a log can be long, so one line at a time."""
     keys: set[_Key] = set()
-    with path.open("rb") as file:
-        for line in file:
-            with suppress(ValueError, KeyError, TypeError):
-                fields = json.loads(line)
-                end = (fields["time_s"],) if fields["type"] == "session_end" else ()
-                keys.add((fields["type"], fields["id"], *end))
+    for part in files_of_log(path):
+        with part.open("rb") as file:
+            for line in file:
+                with suppress(ValueError, KeyError, TypeError):
+                    fields = json.loads(line)
+                    end = (fields["time_s"],) if fields["type"] == "session_end" else ()
+                    keys.add((fields["type"], fields["id"], *end))
     return keys

@@ -335,6 +335,13 @@ class StoreReader:
         )
         return [self._summary(row) for row in rows.fetchall()]
 
+    def stored_bytes(self, user: str | None = None) -> int:
+        """What the turns and next states of sessions take on the disk, logs included, about;
+        `user`: None for everybody's."""
+        of_user, parameters = _of_user(user)
+        query = f"SELECT coalesce(sum(bytes), 0) FROM sessions WHERE {of_user}"
+        return int(self._db.execute(query, parameters).fetchone()[0])
+
     def expired_sessions(self, ended_before_s: float, user: str | None = None) -> list[str]:
         """Live sessions that ended earlier, oldest first; `user`: None for everybody's."""
         of_user, parameters = _of_user(user)

@@ -7,6 +7,7 @@ group up, `compared` what its verdicts and outcomes brought to the algorithm's r
 `signal` is the kind of verdict that a live sample was made by.
 `user` says whose weights learn of a group; it is empty for the run's own. A user's versions are
 counted by themselves: `user_updates` has them, `updates` the run's own.
+`bytes` is what a session's turns and next states take on the disk, since version 7.
 `judged` and `settled` say that nobody waits for a turn's verdict, or for the sample of one: partial
 indexes hold the rest.
 """
@@ -65,7 +66,7 @@ _TABLES = (
         id TEXT PRIMARY KEY, task_id TEXT, group_id INTEGER, split TEXT NOT NULL,
         source TEXT NOT NULL, created_s REAL NOT NULL, ended_s REAL, reward REAL,
         stop_reason TEXT, error TEXT, matched_by TEXT, samples INTEGER, why TEXT,
-        last_s REAL NOT NULL DEFAULT 0)""",
+        last_s REAL NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0)""",
     """CREATE TABLE turns (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions(id),
         idx INTEGER NOT NULL, kind TEXT NOT NULL, base_id INTEGER REFERENCES turns(id),
@@ -143,6 +144,7 @@ _ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
     7: {
         "turns": (("temperature", "REAL"), ("untrainable", "TEXT NOT NULL DEFAULT ''")),
         "samples": (("temperature", "REAL"), ("signal", "TEXT NOT NULL DEFAULT ''")),
+        "sessions": (("bytes", "INTEGER NOT NULL DEFAULT 0"),),
     },
 }  # fmt: skip
 """By table, what a version has and the one before it has not."""
@@ -274,7 +276,8 @@ def _read_as_current(db: sqlite3.Connection, version: int) -> None:
     """Views of this connection alone, in front of the tables of an older version: they stay."""
     expressions = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
             "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1", "weight": "1.0",
-            "strength": "1.0", "user": "''", "untrainable": "''", "signal": "''"}  # fmt: skip
+            "strength": "1.0", "user": "''", "untrainable": "''", "signal": "''",
+            "bytes": "0"}  # fmt: skip
     for table, columns in _added_since(version).items():
         added = ", ".join(f"{expressions.get(name, 'NULL')} AS {name}" for name, _ in columns)
         db.execute(

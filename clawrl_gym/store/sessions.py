@@ -50,10 +50,16 @@ def add_next_state(
     if not tx.insert("INSERT OR IGNORE INTO next_states", row):
         return None
     add_references(tx, owner["session_id"], messages)
+    add_bytes(tx, owner["session_id"], 2 * len(messages_json))
     return {
         "turn_id": turn_id, "session_id": owner["session_id"], "messages": messages_json,
         "created_s": created_s,
     }  # fmt: skip
+
+
+def add_bytes(tx: Transaction, session_id: str, count: int) -> None:
+    """Count what a record of a session takes; text stands in the database and in a log."""
+    tx.db.execute("UPDATE sessions SET bytes = bytes + ? WHERE id=?", (count, session_id))
 
 
 def end_session(

@@ -52,13 +52,15 @@ def _awaited(
 class Store:
     """Async writes and reads for one event loop; see `StoreReader` for reading a run offline."""
 
-    def __init__(self, folder: Path, db: sqlite3.Connection, lock: int, record: bool) -> None:
+    def __init__(
+        self, folder: Path, db: sqlite3.Connection, lock: int, record: bool, log_bytes: int
+    ) -> None:
         """Use `Store.open`."""
         self._lock: int | None = lock
         self.records = record
         """False: everything but the updates' numbers is in memory only."""
         self._unused_bytes = UnusedBytes(folder / schema.DATABASE_FILE)
-        self._journal = journal.Journal(folder if record else None)
+        self._journal = journal.Journal(folder if record else None, log_bytes)
         finish_interrupted(db, self._journal, self._unused_bytes)
         self._journal.add_missing(db)
         self.pictures = pictures.PictureFiles(folder if record else None)
@@ -82,8 +84,10 @@ class Store:
         )
 
     @classmethod
-    def open(cls, folder: Path, record: bool = True) -> Self:
+    def open(cls, folder: Path, record: bool = True, log_bytes: int = journal.FULL_BYTES) -> Self:
         """Create the run's database or open it to go on.
+
+        `log_bytes`: of a file of the logs, before the next one begins.
 
         Without `record`, what was recorded before stays as it is and is not seen, but for updates:
         learning goes on from the last checkpoint.
@@ -96,7 +100,7 @@ class Store:
             connect = schema.connect_writer if record else schema.connect_memory
             db = connect(folder / schema.DATABASE_FILE)
             try:
-                return cls(folder, db, lock, record)
+                return cls(folder, db, lock, record, log_bytes)
             except BaseException:
                 db.close()
                 raise
@@ -317,6 +321,7 @@ class Store:
     sessions = _awaited(StoreReader.sessions)
     session_summaries = _awaited(StoreReader.session_summaries)
     open_live_sessions = _awaited(StoreReader.open_live_sessions)
+    stored_bytes = _awaited(StoreReader.stored_bytes)
     expired_sessions = _awaited(StoreReader.expired_sessions)
     turn = _awaited(StoreReader.turn)
     turns_of = _awaited(StoreReader.turns_of)

@@ -116,11 +116,18 @@ def add_turn(tx: Transaction, bases: Bases, turn: Turn, node: str) -> TurnColumn
     tx.insert("INSERT INTO turns", columns)
     add_references(tx, turn.session_id, turn.messages)
     tx.db.execute(
-        "UPDATE sessions SET last_s = max(last_s, ?) WHERE id=?",
-        (turn.created_s, turn.session_id),
+        "UPDATE sessions SET last_s = max(last_s, ?), bytes = bytes + ? WHERE id=?",
+        (turn.created_s, _size_of(columns), turn.session_id),
     )
     bases.add(turn.session_id, turn.kind, replace(own, id=columns["id"]))
     return columns
+
+
+def _size_of(columns: TurnColumns) -> int:
+    """Bytes on the disk, about: streams are in the database, texts in a log, too."""
+    streams = (columns["prompt"], columns["sampled"], columns["logprobs"], columns["versions"])
+    texts = (columns["messages"], columns["reply"])
+    return sum(map(len, streams)) + 2 * sum(map(len, texts))
 
 
 def _columns_of(tx: Transaction, turn: Turn, own: Base, base: Base, node: str) -> TurnColumns:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from clawrl_gym.core.jsonl import files_of_log
 from clawrl_gym.core.types import Sample, Turn, Verdict, VerdictDetail
 from clawrl_gym.judge.enhance import hints_of
 from clawrl_gym.store import SessionRow, StoreReader, effective
@@ -107,22 +108,25 @@ def read_lesson_log(folder: Path) -> LessonLog:
     """Read the log; lines that are damaged or of another form are passed over."""
     hints: deque[HintLine] = deque(maxlen=_HINTS)
     taught: dict[tuple[object, ...], TaughtLine] = {}
-    path = folder / EVALUATIONS_FILE
-    if not path.exists():
-        return LessonLog([], [])
-    with path.open("rb") as file:
-        for line in file:
-            if not any(key in line for key in _KEYS):
-                continue
-            with suppress(ValueError, KeyError, TypeError, AttributeError):
-                row = json.loads(line)
-                if row["type"] == "verdict":
-                    hints.extend(_hints_of(row))
-                elif row["type"] == "taught":
-                    lesson = _taught_of(row)
-                    # A resumed run may do an update again: the later line counts.
-                    taught[lesson.update, lesson.sample_id, tuple(lesson.ids_T)] = lesson
+    for path in files_of_log(folder / EVALUATIONS_FILE):
+        with path.open("rb") as file:
+            for line in file:
+                if any(key in line for key in _KEYS):
+                    _add_line(line, hints, taught)
     return LessonLog(list(hints), sorted(taught.values(), key=lambda line: line.update))
+
+
+def _add_line(
+    line: bytes, hints: deque[HintLine], taught: dict[tuple[object, ...], TaughtLine]
+) -> None:
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        row = json.loads(line)
+        if row["type"] == "verdict":
+            hints.extend(_hints_of(row))
+        elif row["type"] == "taught":
+            lesson = _taught_of(row)
+            # A resumed run may do an update again: the later line counts.
+            taught[lesson.update, lesson.sample_id, tuple(lesson.ids_T)] = lesson
 
 
 def _hints_of(row: _VerdictRow) -> list[HintLine]:
