@@ -34,7 +34,7 @@ from clawrl_gym.dialogue.graph import (
     TurnNode,
     interrupted_before,
 )
-from clawrl_gym.dialogue.merging import merge_turns
+from clawrl_gym.dialogue.merging import Segment, merge_turns
 from clawrl_gym.dialogue.prompts import insert_addition, make_prompt
 from clawrl_gym.gateway.requests import Labels
 from clawrl_gym.judge.enhance import with_hint
@@ -298,13 +298,20 @@ def stored_rows(database: Path, sessions: dict[str, int]) -> Iterator[list[Any]]
             yield values
 
 
+def _streams(segment: Segment) -> tuple[object, ...]:
+    """All of a segment but the temperature, which databases of before do not know."""
+    *streams, temperature = astuple(segment)
+    assert temperature is None
+    return tuple(streams)
+
+
 def segments_of(turns: Sequence[Turn]) -> Outcome:
     exact, guessed = merge_turns(turns, decode), merge_turns(turns)
     return {
         "lengths": [len(segment.ids_T) for segment in exact.sequences],
         "merged": exact.merged,
         "forks": [dict(sorted(merged.forks.items())) for merged in (exact, guessed)],
-        "all": fingerprint([astuple(segment) for segment in exact.sequences]),
+        "all": fingerprint([_streams(segment) for segment in exact.sequences]),
     }
 
 
