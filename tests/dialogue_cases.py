@@ -484,6 +484,13 @@ async def write_database(folder: Path) -> None:
             db.execute("VACUUM INTO ?", (str(folder / DATABASE),))
 
 
+def _told(turn: Turn) -> tuple[object, ...]:
+    """All of a turn but what a database of before does not know."""
+    *told, temperature, untrainable, turn_id = astuple(turn)
+    assert (temperature, untrainable) == (None, "")
+    return (*told, turn_id)
+
+
 def read_database(database: Path) -> Outcome:
     """All turns and next states of a database, as a reader gives them."""
     with tempfile.TemporaryDirectory() as name:
@@ -494,7 +501,7 @@ def read_database(database: Path) -> Outcome:
             turns = reader.turns_of(row.id)
             states = reader.next_states_of(row.id)
             read[row.id] = {
-                "turns": [[turn.index, turn.kind, fingerprint(astuple(turn))] for turn in turns],
+                "turns": [[turn.index, turn.kind, fingerprint(_told(turn))] for turn in turns],
                 "next_states": {str(key): fingerprint(states[key]) for key in sorted(states)},
             }
         reader.close()
