@@ -34,7 +34,7 @@ from clawrl_gym.dialogue.graph import (
     TurnNode,
     interrupted_before,
 )
-from clawrl_gym.dialogue.merging import merge_turns
+from clawrl_gym.dialogue.merging import Segment, merge_turns
 from clawrl_gym.dialogue.prompts import insert_addition, make_prompt
 from clawrl_gym.gateway.requests import Labels
 from clawrl_gym.judge.enhance import with_hint
@@ -298,13 +298,20 @@ def stored_rows(database: Path, sessions: dict[str, int]) -> Iterator[list[Any]]
             yield values
 
 
+def _streams(segment: Segment) -> tuple[object, ...]:
+    """All of a segment but the temperature, which databases of before do not know."""
+    *streams, temperature = astuple(segment)
+    assert temperature is None
+    return tuple(streams)
+
+
 def segments_of(turns: Sequence[Turn]) -> Outcome:
     exact, guessed = merge_turns(turns, decode), merge_turns(turns)
     return {
         "lengths": [len(segment.ids_T) for segment in exact.sequences],
         "merged": exact.merged,
         "forks": [dict(sorted(merged.forks.items())) for merged in (exact, guessed)],
-        "all": fingerprint([astuple(segment)[:-1] for segment in exact.sequences]),
+        "all": fingerprint([_streams(segment) for segment in exact.sequences]),
     }
 
 
@@ -477,6 +484,13 @@ async def write_database(folder: Path) -> None:
             db.execute("VACUUM INTO ?", (str(folder / DATABASE),))
 
 
+def _told(turn: Turn) -> tuple[object, ...]:
+    """All of a turn but what a database of before does not know."""
+    *told, temperature, untrainable, turn_id = astuple(turn)
+    assert (temperature, untrainable) == (None, "")
+    return (*told, turn_id)
+
+
 def read_database(database: Path) -> Outcome:
     """All turns and next states of a database, as a reader gives them."""
     with tempfile.TemporaryDirectory() as name:
@@ -487,7 +501,7 @@ def read_database(database: Path) -> Outcome:
             turns = reader.turns_of(row.id)
             states = reader.next_states_of(row.id)
             read[row.id] = {
-                "turns": [[turn.index, turn.kind, fingerprint(astuple(turn))] for turn in turns],
+                "turns": [[turn.index, turn.kind, fingerprint(_told(turn))] for turn in turns],
                 "next_states": {str(key): fingerprint(states[key]) for key in sorted(states)},
             }
         reader.close()
