@@ -46,6 +46,8 @@ class LearningStats:
     """Of the last update."""
     heldout_success: float | None = None
     """Of the last evaluation."""
+    machine_like_turns: int | None = None
+    """Main turns that look machine-made; None where nobody looks."""
 
     def judged(self, kind: str, value: Literal[-1, 0, 1] | None) -> None:
         """Count a verdict."""
@@ -201,6 +203,12 @@ def _of_learning(learning: LearningStats) -> Iterator[Metric]:
         "clawrl_samples", "samples that updates were made of", value=learning.samples
     )
     yield CounterMetricFamily("clawrl_updates", "updates that serve", value=learning.updates)
+    if learning.machine_like_turns is not None:
+        yield GaugeMetricFamily(
+            "clawrl_turns_machine_like",
+            "main turns that look as if a program had written them",
+            value=learning.machine_like_turns,
+        )
     if learning.loss is not None:
         yield GaugeMetricFamily("clawrl_loss", "loss of the last update", value=learning.loss)
     if learning.heldout_success is not None:
