@@ -110,4 +110,5 @@ def test_the_suggested_rule_makes_them_side_turns_and_leaves_others(text: str) -
     assert kinds.kind_of([user("Please: " + text.format(9))], {}, None) == ("main", "")
     words = machine_turns_in_words(machine)
     assert words.startswith("3 of 3 main turns look machine-made")
-    assert suggestion.override() in words and suggestion.yaml() in words
+    assert suggestion.override() in words
+    assert suggestion.yaml() in words

@@ -1,9 +1,8 @@
-"""Main turns that look as if a program had written them, so that no rule of `live.clients` knew them.
+"""Main turns that look as if a program had written them, though no rule of `live.clients` held.
 
-A client of which no rule is known asks for titles, summaries and wake-ups as a person would ask. Such
-requests give themselves away by what they have in common: the same beginning in many sessions, the
-same beginning at regular intervals, or a text that came faster than anybody types, again and again.
-It is a guess: nothing is decided by it. The owner is told how many there are, and which rule would
+A client of which no rule is known asks for titles, summaries and wake-ups as a person would ask.
+Such requests give themselves away by what they have in common: the same beginning in many sessions,
+the same beginning at regular intervals, or texts that came faster than anybody types. It is a guess: nothing is decided by it. The owner is told how many there are, and which rule would  # noqa: E501
 make them side turns.
 
 Everything is held in memory, by session, and goes when its session is deleted.
@@ -11,6 +10,7 @@ Everything is held in memory, by session, and goes when its session is deleted.
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections import OrderedDict
@@ -58,7 +58,9 @@ class Suggestion:
 
     def override(self, name: str = "mine") -> str:
         """The rule as one `KEY=VALUE` of `serve`."""
-        pattern = self.last_user.replace("\\", "\\\\").replace("'", "\\'")
+        # Hydra reads backslashes as they are, but before a quote.
+        quoted = re.sub(r"(\\*)('|\Z)", r"\1\1\2", self.last_user)
+        pattern = quoted.replace("'", "\\'")
         return f"live.clients.{name}.kinds=[{{name: {name}, last_user: '{pattern}'}}]"
 
     def yaml(self, name: str = "mine") -> str:
@@ -200,7 +202,7 @@ def _are_regular(times_s: Sequence[float]) -> bool:
     """The intervals are one length, or multiples of it where some turns were left out."""
     if len(times_s) < _BEATS:
         return False
-    intervals_s = [after - before for before, after in zip(times_s, times_s[1:], strict=False)]
+    intervals_s = [after - before for before, after in itertools.pairwise(times_s)]
     usual_s = statistics.median(intervals_s)
     if usual_s < _SHORTEST_BEAT_S:
         return False

@@ -76,9 +76,9 @@ def machine_turns_in_words(machine_turns: MachineTurns) -> str:
     """How many there are, and the rule that would make most of them side turns."""
     first = machine_turns.suggestions()[0]
     return (
-        f"{machine_turns.turns} of {machine_turns.main_turns} main turns look machine-made, and are "
-        f"trained on; {first.turns} of them: {first.why}. If no person wrote these, start serve with "
-        f'"{first.override()}", or add to a file of conf/live: {first.yaml()}'
+        f"{machine_turns.turns} of {machine_turns.main_turns} main turns look machine-made, and "
+        f"are trained on; {first.turns} of them: {first.why}. If no person wrote these, start "
+        f'serve with "{first.override()}", or add to a file of conf/live: {first.yaml()}'
     )
 
 
