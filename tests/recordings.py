@@ -1,4 +1,4 @@
-"""What real clients sent: fixtures/openclaw/README.md, and fixtures/clients/README.md for others."""
+"""What real clients sent, see fixtures/openclaw/README.md and fixtures/clients/README.md."""
 
 from __future__ import annotations
 

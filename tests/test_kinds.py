@@ -86,7 +86,7 @@ STAYS_MAIN = [
     "Read HEARTBEAT.md if it exists and tell me what is wrong with it.",
     "Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK. Why so?",
     "A new session was started via /new or /reset. What happened to my old one?",
-    "A new session was started via /new or /reset. Run your Session Startup sequence. - what is it?",
+    "A new session was started via /new or /reset. Run your Session Startup sequence. - what is it?",  # noqa: E501
     "A new session was started via /new or /reset.",
     "Pre-compaction memory flush. Store durable memories only in memory/x.md. What is this?",
     "Pre-compaction memory flush. If nothing to store, reply with NO_REPLY.\nExplain that line.",
@@ -115,7 +115,7 @@ STAYS_MAIN = [
 UTC_3 = (
     "\nCurrent time: Friday, March 13th, 2026 \u2014 9:41 AM (Europe/Berlin) / 2026-03-13 08:41 UTC"
 )
-UTC_6 = "\nCurrent time: Friday, March 13th, 2026 - 9:41 AM (Europe/Berlin)\nReference UTC: 2026-03-13 08:41 UTC"
+UTC_6 = "\nCurrent time: Friday, March 13th, 2026 - 9:41 AM (Europe/Berlin)\nReference UTC: 2026-03-13 08:41 UTC"  # noqa: E501
 STARTUP = "A new session was started via /new or /reset"
 JOB = "[cron:7f3b2c1a-1111-2222-3333-444455556666 Morning brief] Summarize overnight mail."
 OTHER_WORDINGS = {
@@ -126,15 +126,15 @@ OTHER_WORDINGS = {
         "Check my inbox." + UTC_6,
         "Look at the calendar. If there is nothing to do, reply HEARTBEAT_OK.",
         "Look after the house.\nOtherwise reply with exactly HEARTBEAT_OK",
-        "Run the following periodic tasks (only those due based on their intervals):\n\n- mail: look\n\n"
+        "Run the following periodic tasks (only those due based on their intervals):\n\n- mail: look\n\n"  # noqa: E501
         "After completing all due tasks, reply HEARTBEAT_OK.",
         "System: [2026-03-13 08:41:00 UTC] Backup finished\n\nRead HEARTBEAT.md if it exists. If "
         "nothing needs attention, reply HEARTBEAT_OK." + UTC_3,
         "Read HEARTBEAT.md if it exists (workspace context). Follow it strictly. If nothing needs "
-        "attention, reply HEARTBEAT_OK.\nWhen reading HEARTBEAT.md, use workspace file /w/HEARTBEAT.md.",
+        "attention, reply HEARTBEAT_OK.\nWhen reading HEARTBEAT.md, use workspace file /w/HEARTBEAT.md.",  # noqa: E501
     ],
     "greeting": [
-        f"{STARTUP}. Run your Session Startup sequence - read the required files before responding.",
+        f"{STARTUP}. Run your Session Startup sequence - read the required files before responding.",  # noqa: E501
         f"{STARTUP}. Execute your Session Startup sequence now. Then greet the user." + UTC_6,
         f"{STARTUP}. Greet the user in your configured persona, if one is provided. Be yourself.",
         f"{STARTUP} while bootstrap is still pending for this workspace. Please read BOOTSTRAP.md "
@@ -151,24 +151,24 @@ OTHER_WORDINGS = {
         "text; it will be delivered automatically.",
     ],
     "async_result": [
-        "An async command you ran earlier has completed. The result is shown in the system messages "
+        "An async command you ran earlier has completed. The result is shown in the system messages "  # noqa: E501
         "above. Please relay the command output to the user in a helpful way.",
         "An async command you ran earlier has completed. The command completion details are:\n\nok",
-        "[Fri 2026-03-13 08:41 UTC] An async command the user already approved has completed.\nDo not "
+        "[Fri 2026-03-13 08:41 UTC] An async command the user already approved has completed.\nDo not "  # noqa: E501
         "run the command again.\n\nExact completion details:\nok",
-        "A scheduled reminder has been triggered. The reminder content is:\n\nTea\n\nPlease relay it.",
+        "A scheduled reminder has been triggered. The reminder content is:\n\nTea\n\nPlease relay it.",  # noqa: E501
         "[Internal task completion event]\nsource: subagent\nsession_key: x",
     ],
     "memory_flush": [
         "Pre-compaction memory flush. Store durable memories now (use memory/2026-01-02.md; create "
         "memory/ if needed). If nothing to store, reply with NO_REPLY.",
-        "Pre-compaction memory flush. Store durable memories only in memory/2026-03-13.md. If nothing "
+        "Pre-compaction memory flush. Store durable memories only in memory/2026-03-13.md. If nothing "  # noqa: E501
         "to store, reply with NO_REPLY." + UTC_3,
     ],
     "subagent": [
         "[Subagent Context] You are running as a subagent (depth 2/3). Results auto-announce.\n\n"
         "[Subagent Context] This subagent session is persistent.\n\n[Subagent Task]: What is 2+2?",
-        "[Subagent Context] You are running as a subagent (depth 1/1). Wait.\n\nBegin. Your assigned "
+        "[Subagent Context] You are running as a subagent (depth 1/1). Wait.\n\nBegin. Your assigned "  # noqa: E501
         "task is in the system prompt.",
     ],
 }
@@ -224,7 +224,7 @@ def test_other_releases_and_wordings_are_side_turns(rule: str, text: str) -> Non
 def test_a_wakeup_that_is_told_by_its_channel_alone() -> None:
     system: Message = {
         "role": "system",
-        "content": "Be kind.\n## Runtime\nRuntime: agent=main | host=h | channel=heartbeat | thinking=off",
+        "content": "Be kind.\n## Runtime\nRuntime: agent=main | host=h | channel=heartbeat | thinking=off",  # noqa: E501
     }
     assert kind_of([system, user("anything")]) == ("side", "heartbeat")
     chat: Message = {"role": "system", "content": str(system["content"]).replace("=heart", "=web")}

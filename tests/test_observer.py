@@ -15,6 +15,7 @@ import pytest
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import TIMELINE_FILE, Metrics, Timeline, judged_shares
 from clawrl_gym.core.types import Episode, StepStats, StopReason, TaskRef, Taught, Verdict
+from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.run.counts import ServingCounts, TrainingCounts
 from clawrl_gym.run.observer import Observer
@@ -103,7 +104,7 @@ async def test_serving_counts_feedback_as_a_verdict_and_only_the_judges_own_in_i
     collector: Any = SimpleNamespace(counters=Counter())
     ready: Any = SimpleNamespace(waiting_samples=0, flush_in_s=0.0)
     view: Any = RecordingView()
-    counts = ServingCounts(SERVED, collector, queue, ready)
+    counts = ServingCounts(SERVED, collector, queue, ready, MachineTurns())
     observer = Observer(metrics, TIMELINE, view, SERVED, counts, Words())
     observer.verdict(Verdict(1, "model", -1, -1.0, {"hints": ["Look first."]}, 0.0))
     observer.verdict(Verdict(1, "feedback", 1, 1.0, {}, 0.0))
@@ -127,7 +128,7 @@ async def test_what_is_judged_and_learned_is_counted_for_those_who_watch_from_ou
     stats = GatewayStats()
     served: Any = SimpleNamespace(gateway=SimpleNamespace(**vars(GATEWAY) | {"stats": stats}))
     view: Any = RecordingView()
-    counts = ServingCounts(served, collector, queue, ready)
+    counts = ServingCounts(served, collector, queue, ready, MachineTurns())
     observer = Observer(metrics, TIMELINE, view, served, counts)
     observer.verdict(Verdict(1, "rule", -1, -1.0, {}, 0.0))
     observer.verdict(Verdict(2, "rule", None, None, {}, 0.0))
@@ -195,11 +196,11 @@ def test_the_gauges_of_serving_say_when_the_next_batch_is_due() -> None:
     queue: Any = SimpleNamespace(counters=Counter(votes=3), waiting=4)
     ready: Any = SimpleNamespace(waiting_samples=5, flush_in_s=math.nan)
     collector: Any = SimpleNamespace(counters=Counter())
-    gauges = ServingCounts(SERVED, collector, queue, ready).gauges()
+    gauges = ServingCounts(SERVED, collector, queue, ready, MachineTurns()).gauges()
     assert math.isnan(gauges.pop("ready/flush_s"))
     assert gauges == {
         "verdicts/votes": 3, "policy/version": 1, "serve/inside": 0, "serve/tokens_per_s": 0,
-        "sessions/open": 2, "judge/waiting": 4, "ready/samples": 5,
+        "sessions/open": 2, "turns/machine_like": 0, "judge/waiting": 4, "ready/samples": 5,
     }  # fmt: skip
 
 

@@ -51,6 +51,8 @@ class LearningStats:
     """Of the last update."""
     heldout_success: float | None = None
     """Of the last evaluation."""
+    machine_like_turns: int | None = None
+    """Main turns that look machine-made; None where nobody looks."""
 
     def judged(self, kind: str, value: Literal[-1, 0, 1] | None) -> None:
         """Count a verdict."""
@@ -262,6 +264,12 @@ def _of_learning(learning: LearningStats) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "clawrl_rollbacks", "times that complaints brought a version back", value=learning.rollbacks
     )
+    if learning.machine_like_turns is not None:
+        yield GaugeMetricFamily(
+            "clawrl_turns_machine_like",
+            "main turns that look as if a program had written them",
+            value=learning.machine_like_turns,
+        )
     if learning.loss is not None:
         yield GaugeMetricFamily("clawrl_loss", "loss of the last update", value=learning.loss)
     if learning.heldout_success is not None:

@@ -23,6 +23,7 @@ from clawrl_gym.core.metrics import (
 from clawrl_gym.core.provenance import tree_memory_gb
 from clawrl_gym.core.text import replacements
 from clawrl_gym.core.types import Episode, Turn, Verdict
+from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.rollout.collector import UNTRAINABLE, Collector
@@ -159,12 +160,18 @@ class ServingCounts:
     """Turns, verdicts and the judge's queue of a serving run."""
 
     def __init__(
-        self, served: ObservedPolicy, collector: LiveCollector, queue: JudgeQueue, ready: UserQueues
+        self,
+        served: ObservedPolicy,
+        collector: LiveCollector,
+        queue: JudgeQueue,
+        ready: UserQueues,
+        machine_turns: MachineTurns,
     ) -> None:
         self._served = served
         self._collector = collector
         self._queue = queue
         self._ready = ready
+        self._machine_turns = machine_turns
         self._counters: Counter[str] = Counter()
         self._last_judge_counters: Counter[str] = Counter()
         """The queue's, at the last update."""
@@ -176,6 +183,7 @@ class ServingCounts:
         """A serving run has no episodes of its own."""
         if isinstance(event, Turn):
             self._counters[f"turns/{event.kind}"] += 1
+            self._machine_turns.add(event)
             self._token_rate.add(len(event.sampled_ids_T))
         elif isinstance(event, Verdict):
             self._counters[f"{_VERDICTS}{_VALUE_NAMES[event.value]}"] += 1
@@ -185,12 +193,14 @@ class ServingCounts:
 
     def gauges(self) -> dict[str, float]:
         gateway = self._served.gateway
+        gateway.stats.learning.machine_like_turns = self._machine_turns.turns
         return {
             **self._since_start(),
             "policy/version": float(gateway.version),
             "serve/inside": float(gateway.stats.inside),
             "serve/tokens_per_s": self._token_rate.rate(),
             "sessions/open": float(gateway.sessions.open_count),
+            "turns/machine_like": float(self._machine_turns.turns),
             "judge/waiting": float(self._queue.waiting),
             "ready/samples": float(self._ready.waiting_samples),
             "ready/flush_s": self._ready.flush_in_s,
@@ -201,6 +211,7 @@ class ServingCounts:
             "learner/step_s": update.stats.duration_s if update.stats else 0.0,
             **self._since_start(),
             **self._judged_since_last_update(),
+            "turns/machine_like": float(self._machine_turns.turns),
             **{f"live/{name}": float(n) for name, n in self._collector.counters.items()},
             **_of_requests(self._served.gateway.stats),
         }

@@ -20,6 +20,7 @@ from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.ownership import OWNER, user_of
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.policy.launch import adapter_slots
 from clawrl_gym.rollout.live_collector import LiveCollector
@@ -49,6 +50,7 @@ from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import RunView, make_view
 
 _FOREVER = sys.maxsize
+_MACHINE_TURNS_EVERY_S = 600.0
 
 
 async def serve(config: ServeConfig, sock: socket.socket) -> None:
@@ -72,6 +74,16 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
                 await service.run(stack)
     finally:
         view.close()
+
+
+def machine_turns_in_words(machine_turns: MachineTurns) -> str:
+    """How many there are, and the rule that would make most of them side turns."""
+    first = machine_turns.suggestions()[0]
+    return (
+        f"{machine_turns.turns} of {machine_turns.main_turns} main turns look machine-made, and "
+        f"are trained on; {first.turns} of them: {first.why}. If no person wrote these, start "
+        f'serve with "{first.override()}", or add to a file of conf/live: {first.yaml()}'
+    )
 
 
 def _weights_of_users(config: ServeConfig, have_own: bool, users: int) -> str:
@@ -115,6 +127,7 @@ class Service:
         """A verdict counts that was not looked at yet."""
         self._leaving_report: asyncio.Task[None] | None = None
         self._guard: Guard | None = None
+        self._machine_turns = MachineTurns(config.live.rules.transient)
 
     async def start(self, stack: AsyncExitStack, sock: socket.socket) -> None:
         """Open the store and listen; nothing slow."""
@@ -154,7 +167,9 @@ class Service:
             parts.timeline,
             self._view,
             parts.policy,
-            ServingCounts(parts.policy, self._collector, self._queue, self._ready),
+            ServingCounts(
+                parts.policy, self._collector, self._queue, self._ready, self._machine_turns
+            ),
             find_tokenizer([parts.policy.model]),
         )
         hooks = Hooks(
@@ -184,6 +199,7 @@ class Service:
             running.create_task(self._departures())
             running.create_task(self._queue.run())
             running.create_task(self._observer.run())
+            running.create_task(self._tell_of_machine_turns())
             running.create_task(self._serve_policy())
             if self._config.learn:
                 running.create_task(self._collector.run())
@@ -196,6 +212,15 @@ class Service:
     def _people(self) -> int:
         """Who may use it, the owner among them."""
         return 1 + len(self._users.all())
+
+    async def _tell_of_machine_turns(self) -> None:
+        """Whenever there are more of them than when it was last told."""
+        told = 0
+        while True:
+            await asyncio.sleep(_MACHINE_TURNS_EVERY_S)
+            if self._machine_turns.turns > told:
+                self._view.message(machine_turns_in_words(self._machine_turns))
+            told = self._machine_turns.turns
 
     async def _departures(self) -> None:
         await Departures(self._parts.folder.path, self._users, self._remove_user).run()
@@ -331,6 +356,7 @@ class Service:
             self._collector.session_ended(session_id)
 
     def _on_delete(self, session_id: str) -> None:
+        self._machine_turns.forget(session_id)
         self._collector.deleted(session_id)
         if self._guard is not None:
             self._guard.forget(lambda sample: sample.session_id == session_id)

@@ -124,6 +124,7 @@ def facts(run: RunData) -> list[tuple[str, str]]:
     mixture = mixture_words(run)  # each of its environments has a judge of its own
     rows = [
         ("wall time", wall_time(run)),
+        ("main turns that look machine-made", machine_turns_in_words(run)),
         ("first to last evaluation", duration(training) if training is not None else None),
         (sessions, number(run.episodes) if run.episodes else None),
         ("seed", run.setting("seed")),
@@ -153,6 +154,12 @@ def facts(run: RunData) -> list[tuple[str, str]]:
         ("started", _date(start.get("started_s"))),
     ]
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
+
+
+def machine_turns_in_words(run: RunData) -> str | None:
+    """How many there were at the last update; None where there were none."""
+    counts = [count for _, count in run.points("turns/machine_like")]
+    return f"{number(counts[-1])} (docs/serving.md, clients)" if counts and counts[-1] else None
 
 
 def mixture_words(run: RunData) -> str | None:

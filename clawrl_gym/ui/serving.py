@@ -28,6 +28,7 @@ _LOOPS: dict[str, list[Gauge]] = {
         ("sessions/open", "sessions", number),
         ("turns/main", "turns", number),
         ("turns/side", "side turns", number),
+        ("turns/machine_like", "machine-like", number),
         ("judge/waiting", "to be judged", number),
     ],
     "judge": [
