@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import json
-import os
+import subprocess
 import sys
-import types
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -193,24 +192,43 @@ LIARS = {
 }  # fmt: skip
 
 
-def passes(program: str, code: str) -> bool:
-    """Whether a program passes, in a process of its own."""
+_TRIALS = """
+import json, os, sys, types, unittest, unittest.mock
+for program, code in json.load(sys.stdin):
     child = os.fork()
     if child == 0:
         status = 1
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(1, 2)
-            main = types.ModuleType("__main__")
+            main = sys.modules["__main__"] = types.ModuleType("__main__")
             main.__dict__["CODE"] = code
-            sys.modules["__main__"] = main
             exec(compile(program, "check", "exec"), main.__dict__)
             status = 0
         except SystemExit as end:
             status = 0 if end.code in (None, 0, False) else 1
         finally:
             os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    print(int(os.waitpid(child, 0)[1] == 0), flush=True)
+"""
+
+
+def outcomes(trials: list[tuple[str, str]]) -> list[bool]:
+    """Which programs pass with their code, each in a process of its own."""
+    command = [sys.executable, "-c", _TRIALS]
+    ran = subprocess.run(
+        command, input=json.dumps(trials), capture_output=True, text=True, check=True, timeout=300
+    )
+    return [line == "1" for line in ran.stdout.split()]
+
+
+def passes(program: str, code: str) -> bool:
+    return outcomes([(program, code)]) == [True]
+
+
+def passing(programs: tuple[str, ...], code: str) -> int:
+    """How many of the programs pass with a code."""
+    return sum(outcomes([(program, code) for program in programs]))
 
 
 @pytest.mark.parametrize("name", TRUSTED)
@@ -221,7 +239,7 @@ def test_right_code_passes_a_trusted_program_and_none_of_its_twins(name: str) ->
     for seed in range(3):
         twins = twins_of_program(program, Random(seed))
         assert 2 <= len(twins) <= MOST + 1
-        assert not any(passes(twin, RIGHT) for twin in twins)
+        assert passing(twins, RIGHT) == 0
 
 
 @pytest.mark.parametrize("name", UNTRUSTED)
@@ -229,19 +247,34 @@ def test_right_code_passes_an_untrusted_program_and_none_of_its_twins(name: str)
     program = RUN + UNTRUSTED[name]
     assert not is_trusted(program)
     assert passes(program, RIGHT)
-    assert not any(passes(twin, RIGHT) for twin in twins_of_program(program, Random(1)))
+    assert passing(twins_of_program(program, Random(1)), RIGHT) == 0
 
 
-@pytest.mark.parametrize("name", TRUSTED)
+QUICK = ("a loop of guards", "a table", "unittest", "a helper", "truths")
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_no_value_that_lies_passes_a_trusted_program_and_no_twin(name: str) -> None:
+    assert liars_that_earn(name) == set()
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", TRUSTED)
+def test_no_value_that_lies_passes_any_trusted_program_and_no_twin(name: str) -> None:
+    assert liars_that_earn(name) == set()
+
+
+def liars_that_earn(name: str) -> set[str]:
     program = RUN + TRUSTED[name]
-    earned = {
-        one
-        for one, code in LIARS.items()
-        if passes(program, code)
-        and not any(passes(twin, code) for twin in twins_of_program(program, Random(2)))
+    passed = outcomes([(program, code) for code in LIARS.values()])
+    twins = twins_of_program(program, Random(2))
+    return {
+        liar_name
+        for liar_name, is_passed in zip(LIARS, passed, strict=True)
+        if is_passed and passing(twins, LIARS[liar_name]) == 0
     }
-    assert earned == set()
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -266,7 +299,7 @@ PARTIAL = (
 def test_a_value_that_lies_in_one_round_alone_is_found(name: str) -> None:
     program = RUN + TRUSTED[name]
     assert passes(program, PARTIAL)
-    assert any(passes(twin, PARTIAL) for twin in twins_of_program(program, Random(3)))
+    assert passing(twins_of_program(program, Random(3)), PARTIAL) > 0
 
 
 LOOP = (
