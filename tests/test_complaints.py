@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pytest
 
@@ -20,7 +20,8 @@ class Talk:
         self.turn = 0
 
     def judged(self, user: str, version: int, bad: int, good: int) -> None:
-        worst, best = cast(Literal[-1], -1), cast(Literal[1], 1)
+        worst: Literal[-1] = -1
+        best: Literal[1] = 1
         values: list[Literal[-1, 0, 1]] = [*[worst] * bad, *[best] * good]
         for value in values:
             self.turn += 1

@@ -11,7 +11,18 @@ from clawrl_gym.config.compose import compose
 GUARDS = compose("serve", [], ServeConfig).learner.guards
 
 
-@pytest.mark.parametrize("name", [name for name in ATTACKS if name != "nobody"])
+QUICK = ("complaints about good replies", "many sessions of praise for nonsense")
+"""The others are tried by `make nightly`."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly)
+        for name in ATTACKS
+        if name != "nobody"
+    ],
+)
 async def test_replies_of_others_stay_within_the_bound_whatever_a_user_does(name: str) -> None:
     quick = ["live.batch_turns=4", "learner.guards.drift=0.3"]
     outcome = await attacked(name, hours=4, overrides=quick)
