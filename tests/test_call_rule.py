@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.core.types import INTERRUPTED, Message, Turn, Verdict
+from clawrl_gym.core.types import INTERRUPTED, Message, Turn, Verdict, VerdictKind
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.verdicts import VerdictMaker
 
@@ -18,7 +18,7 @@ WRONG: list[Message] = [{"role": "user", "content": "Thanks, great!"}]
 class Pleased:
     """Judges everything as good."""
 
-    kind = "model"
+    kind: VerdictKind = "model"
     asked = 0
 
     async def judge(self, case: Case) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,8 +18,7 @@ NAMED = {"X-Session-Id": "s"}
 
 def calling(arguments: str = '{"x": 1}', name: str = "read", **more: Any) -> Message:
     call = {"id": "1", "type": "function", "function": {"name": name, "arguments": arguments}}
-    message: Any = {"role": "assistant", "content": None, "tool_calls": [call], **more}
-    return message
+    return cast(Message, {"role": "assistant", "content": None, "tool_calls": [call], **more})
 
 
 @pytest.mark.parametrize(

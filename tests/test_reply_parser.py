@@ -181,7 +181,7 @@ def test_of_several_calls_one_is_left_where_the_client_wants_no_more_and_that_is
     alone, _, _ = reader(parallel_tool_calls=False)
     last = alone.read([(3, "<look+see>")], last=True)
     assert [call["function"]["name"] for call in last["tool_calls"]] == ["look"]
-    assert "'see' was left out" in last["reading_notes"][-1]
+    assert "see {} was left out" in last["reading_notes"][-1]
 
 
 def test_several_ids_in_one_output_are_read_one_after_the_other() -> None:

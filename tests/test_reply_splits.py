@@ -15,6 +15,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clawrl_gym.core.pictures import text_of
 from tests.reply_cases import (
     PARSERS,
     WrittenReply,
@@ -81,7 +82,7 @@ def test_every_single_cut_and_no_cut_at_all(names: tuple[str, str | None]) -> No
     (one,) = without_call_ids(message)["tool_calls"]
     assert one == {"name": "look", "arguments": '{"x": "日本 🎉"}'}
     assert message.get("reasoning_content") == ("\nI think 🎉\n" if names[1] else None)
-    assert (message["content"] or "").strip() == said.strip()
+    assert text_of(message).strip() == said.strip()
 
 
 def test_thoughts_that_never_end_are_reasoning_and_empty_ones_are_none() -> None:

@@ -70,8 +70,7 @@ class ReplyParser:
     @cached_property
     def skips_special(self) -> bool:
         """Whether the text must come without special tokens; some parsers look for them."""
-        parser = self._new_parser(reads_calls=True)
-        skips: bool = parser.adjust_request(self._request).skip_special_tokens
+        skips: bool = self._whole_parser.adjust_request(self._request).skip_special_tokens
         return skips
 
     def text(self, stop: Sequence[str] = (), min_tokens: int = 0) -> ReplyText:
@@ -106,6 +105,11 @@ class ReplyParser:
             if not text.is_stopped:
                 steps = text.next(token, says_nothing=at > visible, is_last=is_last)
             yield self.read(steps, last=is_last)
+
+    @cached_property
+    def _whole_parser(self) -> Parser:
+        """vLLM's own, for the reply that has ended: some take megabytes each, for ever."""
+        return self._new_parser(reads_calls=True)
 
     def _new_parser(self, *, reads_calls: bool) -> Parser:
         """vLLM's own. Without calls it tells reasoning from content, and content stays as it is."""
@@ -214,9 +218,8 @@ class ReplyParser:
 
     def _whole_reading(self) -> tuple[str, list[CallText]]:
         """Content and calls, as vLLM's parser finds them in the whole text."""
-        parser = self._new_parser(reads_calls=True)
-        parser.set_prompt_token_ids(self._prompt_ids)
-        _, content, calls = parser.parse(
+        self._whole_parser.set_prompt_token_ids(self._prompt_ids)
+        _, content, calls = self._whole_parser.parse(
             self._text, self._request, enable_auto_tools=True, model_output_token_ids=self._ids
         )
         read = [CallText(c.name, c.arguments or "{}", c.id or "") for c in calls or []]
