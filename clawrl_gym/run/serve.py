@@ -18,6 +18,7 @@ from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Verdict
 from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.judge.language import load_languages
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.policy.launch import adapter_slots
 from clawrl_gym.rollout.live_collector import LiveCollector
@@ -165,6 +166,7 @@ class Service:
 
     async def run(self, stack: AsyncExitStack) -> None:
         """Serve, judge and learn, until cancelled."""
+        await asyncio.to_thread(load_languages)  # else the first verdict keeps everybody waiting
         parts = self._parts
         async with asyncio.TaskGroup() as running:
             running.create_task(self._report_at_the_end())
