@@ -99,7 +99,7 @@ class GatewayConfig(Part):
     """Requests inside at once; more are answered 503 with Retry-After."""
     max_waiting_per_user: int = Field(64, ge=1)
     """Those of one user with a key of their own; the owner has no such limit."""
-    max_running_per_user: int = Field(4, ge=1)
+    max_running_per_user: int = Field(2, ge=1)
     """Of these, how many the policy has at once; the others wait for their turn, so that nobody's
     reply stands behind all that another user asks. The owner has no such limit."""
     body_timeout_s: float = Field(30.0, gt=0)

@@ -217,6 +217,12 @@ def probabilities(text: str) -> Mapping[str, float]:
     return dict(_identifier().rank(text.lower()))
 
 
+def load_languages() -> None:
+    """Read the model of languages, which takes a second. Blocks; any thread, before it is needed
+    on an event loop."""
+    _identifier()
+
+
 class _Identifier(Protocol):
     def rank(self, text: str) -> list[tuple[str, float]]: ...
 

@@ -21,6 +21,7 @@ from clawrl_gym.core.ownership import OWNER, user_of
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.machine_turns import MachineTurns
+from clawrl_gym.judge.language import load_languages
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.policy.launch import adapter_slots
 from clawrl_gym.rollout.live_collector import LiveCollector
@@ -192,6 +193,7 @@ class Service:
 
     async def run(self, stack: AsyncExitStack) -> None:
         """Serve, judge and learn, until cancelled."""
+        await asyncio.to_thread(load_languages)  # else the first verdict keeps everybody waiting
         parts = self._parts
         async with asyncio.TaskGroup() as running:
             running.create_task(self._report_at_the_end())
