@@ -31,6 +31,7 @@ from clawrl_gym.judge.resemblance import (
     COMPLAINT,
     COMPLAINT_AFTER_QUESTION,
     COMPLAINT_BY_RULE,
+    NO_COMPLAINT,
     PRAISE,
     PRAISE_BY_RULE,
     Likeness,
@@ -164,7 +165,11 @@ def _value(hit: Hit | None, odds: Odds, asked: bool) -> Literal[-1, 1] | None:
         complaint = COMPLAINT_AFTER_QUESTION if ruled == -1 else math.inf
     if odds.complaint > complaint:
         return -1
-    return 1 if odds.praise > (PRAISE_BY_RULE if ruled == 1 else PRAISE) else None
+    if ruled == 1:
+        is_praise = odds.praise > PRAISE_BY_RULE and odds.complaint < NO_COMPLAINT
+    else:
+        is_praise = odds.praise > PRAISE
+    return 1 if is_praise else None
 
 
 def _unknown(rule: str, reason: str) -> Finding:
