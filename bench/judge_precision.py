@@ -67,7 +67,9 @@ def _share(hits: int, of: Sequence[Read]) -> str:
 def _print_wrong(listed: Iterable[Read]) -> None:
     for each in listed:
         if each.value != _MEANT.get(each.label) and (each.label in _MEANT or each.value):
-            print(f"  {each.value!s:>5}  {each.label} {each.group} {each.rule}: {each.text[:200]!r}")
+            print(
+                f"  {each.value!s:>5}  {each.label} {each.group} {each.rule}: {each.text[:200]!r}"
+            )
 
 
 if __name__ == "__main__":

@@ -231,8 +231,8 @@ def test_what_no_rule_knows_abstains(words: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "value"),
-    [("no", None), ("No.", None), ("no, thanks", 1), ("not really", None), ("right", None),
-     ("No, make it shorter", -1), ("no, that's wrong", -1), ("yes, perfect", 1)],
+    [("no", None), ("No.", None), ("no, thanks", None), ("not really", None), ("right", None),
+     ("No, make it shorter", None), ("no, that's wrong", None), ("yes, perfect", 1)],
 )  # fmt: skip
 def test_an_answer_to_a_question_is_not_a_judgement(words: str, value: int) -> None:
     assert verdict(user(words), to=reply("Shall I send it **now?**")).value == value
