@@ -4,8 +4,8 @@
     PYTHONPATH=. python -m bench.judge_precision --dev     # those that the weights were made from
     PYTHONPATH=. python -m bench.judge_precision --wrong   # and each item that is read otherwise
 
-`tests/fixtures/judge_blind/`: talk in eight languages (complaints, praise, short answers and idioms,
-neutral follow-ups), and results of tools that failed or did not.
+`tests/fixtures/judge_blind/`: talk in eight languages (complaints, praise, short answers and
+idioms, neutral follow-ups), and results of tools that failed or did not.
 """
 
 from __future__ import annotations

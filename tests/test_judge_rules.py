@@ -139,14 +139,14 @@ looks good to me
 LGTM
 makes sense, thank you
 Excellent. Can you also book the hotel?
-next question: what is the capital of Peru?
-Now let's write the tests
-Moving on, how do I cook rice?
-okay, next task
 \U0001f44d
 \u2764\ufe0f
 """
 NEUTRAL = """
+next question: what is the capital of Peru?
+Now let's write the tests
+Moving on, how do I cook rice?
+okay, next task
 What is the capital of France?
 Read both notes.txt and todo.txt please
 Write hello to out.txt now
