@@ -47,7 +47,6 @@ not what I asked for
 Not quite what I had in mind
 hmm, not quite
 I meant the other file
-sorry, I meant the red one
 I asked for a haiku
 as I said, use metric units
 you forgot the attachment

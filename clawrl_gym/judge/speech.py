@@ -98,6 +98,8 @@ class Speech:
 
     def _of_rule(self, code: str, hit: Hit, value: Literal[-1, 1] | None, opening: str) -> Finding:
         """Of an answer for which a rule holds, and what the whole of it is like."""
+        if hit.value == 0 and not hit.otherwise and value == 1:
+            value = None  # a rule of 0 is an exception to praise
         corrects = hit.lasting and hit.value == -1 and value is None
         if value == hit.value or (hit.value == 0 and value is None) or corrects:
             return self._known(code, hit)
