@@ -488,7 +488,6 @@ def test_a_person_who_quotes_a_report_is_no_environment() -> None:
         ([user(REQUEST)], False, []),  # said again: the prompt has it
         ([user("\U0001f44e")], False, []),
         ([user("forget it, i give up")], False, []),  # says nothing of how it should have been
-        ([user("Vergiss es, ich mache es selbst.")], False, []),
         ([user("forget it, that is far too long")], False,
          ["The user said: forget it, that is far too long"]),
     ],
