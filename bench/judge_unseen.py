@@ -3,7 +3,6 @@
     PYTHONPATH=. python bench/judge_unseen.py               # answers by themselves
     PYTHONPATH=. python bench/judge_unseen.py --exchanges   # with what they answer, all lists
     PYTHONPATH=. python bench/judge_unseen.py --exchanges fresh last
-    PYTHONPATH=. python bench/judge_unseen.py --held-back   # by weights made without them
 
 `bench/unseen_answers/` was written before the answers of `tools/complaints/situations/` and without
 a look at any list; `bench/unseen_exchanges/` before anything was made that reads a request and a
@@ -23,14 +22,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import yaml
 
-from clawrl_gym.judge.resemblance import SIZE, UNTOLD, Resemblance, shipped
 from clawrl_gym.judge.speech import Speech
 from clawrl_gym.judge.spelling import spelt
-from tests.fakes_judge import shipped_rules
-from tools.complaints.recipe import HELD_BACK, KINDS, Answer, answers, exchanges, fitted
+from tests.fakes_judge import RulesAlone, shipped_rules
+from tools.complaints.recipe import KINDS, Answer, answers, exchanges
 
 _HERE = Path(__file__).parent
 _LISTS = ("exchanges", "later", "fresh", "last", "blind")
@@ -50,23 +47,16 @@ def main() -> None:
         metavar="LIST",
         help=f"with what they answer: {', '.join(_LISTS)}; all where none is named",
     )
-    parser.add_argument("--held-back", action="store_true", help="by weights made without them")
     args = parser.parse_args()
-    likeness = shipped()
     made_from = answers()
     listed = unseen()
     if args.exchanges is not None:
         names = args.exchanges or _LISTS
         listed = [each for name in names for each in exchanges(_HERE / f"unseen_{name}")]
-    if args.held_back:
-        listed = [answer for answer in made_from if answer.situation in HELD_BACK]
-        made_from = [answer for answer in made_from if answer.situation not in HELD_BACK]
-        likeness = fitted(made_from)
     known = _known_texts(made_from)
     fresh = [answer for answer in listed if not _is_known(answer, known)]
     print(f"{len(fresh)} answers; {len(listed) - len(fresh)} more are nearly known and left out")
-    alone = Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), UNTOLD))
-    both = Speech(shipped_rules(), likeness=lambda: likeness)
+    alone, both = Speech(shipped_rules(), likeness=RulesAlone), Speech(shipped_rules())
     read = [(answer, value(alone, answer), value(both, answer)) for answer in fresh]
     print("of 100: -1 (with its interval of 95 %), 0, +1; by rules alone, and with weights")
     for code in [*sorted({answer.language for answer in fresh}), "all"]:

@@ -20,6 +20,8 @@ from clawrl_gym.core.types import Message, Turn, Verdict, VerdictKind
 from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.judge.interface import Case
+from clawrl_gym.judge.resemblance import Odds
+from clawrl_gym.judge.user_rules import Hit
 from clawrl_gym.store import SessionRow, Store
 
 RULES = Path(__file__).parent.parent / "conf" / "judge" / "rule.yaml"
@@ -34,6 +36,16 @@ def _written_rules() -> dict[str, Any]:
 def shipped_rules(**changes: Any) -> JudgeConfig:
     """What `judge=rule` runs with."""
     return JudgeConfig.model_validate(_written_rules() | changes)
+
+
+class RulesAlone:
+    """Finds every answer like what its rule says, and nothing else like anything."""
+
+    def odds(self, text: str, request: str, reply: str, hit: Hit | None) -> Odds:
+        value = 0 if hit is None else hit.value
+        return Odds(
+            complaint=-9.0 * value if value else -9.0, praise=9.0 * value if value else -9.0
+        )
 
 
 VOTES = "You judge one reply of an assistant by what came after it."

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
-from clawrl_gym.judge.resemblance import SIZE, UNTOLD, Resemblance
 from clawrl_gym.judge.speech import Speech
 from tests.answers import LANGUAGES
-from tests.fakes_judge import shipped_rules
+from tests.fakes_judge import RulesAlone, shipped_rules
 
 LISTS = yaml.safe_load((Path(__file__).parent / "fixtures" / "additions.yaml").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
 def rules_alone() -> Speech:
-    return Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), UNTOLD))
+    return Speech(shipped_rules(), likeness=RulesAlone)
 
 
 @pytest.fixture(scope="module")

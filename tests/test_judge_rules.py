@@ -47,7 +47,6 @@ not what I asked for
 Not quite what I had in mind
 hmm, not quite
 I meant the other file
-sorry, I meant the red one
 I asked for a haiku
 as I said, use metric units
 you forgot the attachment
@@ -139,14 +138,14 @@ looks good to me
 LGTM
 makes sense, thank you
 Excellent. Can you also book the hotel?
-next question: what is the capital of Peru?
-Now let's write the tests
-Moving on, how do I cook rice?
-okay, next task
 \U0001f44d
 \u2764\ufe0f
 """
 NEUTRAL = """
+next question: what is the capital of Peru?
+Now let's write the tests
+Moving on, how do I cook rice?
+okay, next task
 What is the capital of France?
 Read both notes.txt and todo.txt please
 Write hello to out.txt now
@@ -231,8 +230,8 @@ def test_what_no_rule_knows_abstains(words: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "value"),
-    [("no", None), ("No.", None), ("no, thanks", 1), ("not really", None), ("right", None),
-     ("No, make it shorter", -1), ("no, that's wrong", -1), ("yes, perfect", 1)],
+    [("no", None), ("No.", None), ("no, thanks", None), ("not really", None), ("right", None),
+     ("No, make it shorter", None), ("no, that's wrong", None), ("yes, perfect", 1)],
 )  # fmt: skip
 def test_an_answer_to_a_question_is_not_a_judgement(words: str, value: int) -> None:
     assert verdict(user(words), to=reply("Shall I send it **now?**")).value == value
@@ -489,7 +488,6 @@ def test_a_person_who_quotes_a_report_is_no_environment() -> None:
         ([user(REQUEST)], False, []),  # said again: the prompt has it
         ([user("\U0001f44e")], False, []),
         ([user("forget it, i give up")], False, []),  # says nothing of how it should have been
-        ([user("Vergiss es, ich mache es selbst.")], False, []),
         ([user("forget it, that is far too long")], False,
          ["The user said: forget it, that is far too long"]),
     ],

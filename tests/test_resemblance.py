@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import product
+import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,14 +12,16 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.judge import resemblance
 from clawrl_gym.judge.chain import ChainJudge
 from clawrl_gym.judge.concepts import concepts
-from clawrl_gym.judge.context_features import NAMES
 from clawrl_gym.judge.phrases import phrases
 from clawrl_gym.judge.resemblance import (
     COMPLAINT,
+    COMPLAINT_AFTER_QUESTION,
+    COMPLAINT_BY_RULE,
+    NO_COMPLAINT,
     PRAISE,
-    PRAISE_WITH_MORE,
+    PRAISE_BY_RULE,
     SIZE,
-    UNTOLD,
+    Odds,
     Resemblance,
     compared,
     features_of,
@@ -27,9 +29,9 @@ from clawrl_gym.judge.resemblance import (
 from clawrl_gym.judge.speech import Speech
 from clawrl_gym.judge.spelling import spelt
 from clawrl_gym.judge.taken_up import taken_up
+from clawrl_gym.judge.user_rules import Hit
 from tests.answers import HALVES, LANGUAGES, answers
 from tests.fakes_judge import shipped_rules
-from tools.complaints import recipe
 from tools.complaints.recipe import Answer, combinations, fitted
 
 
@@ -42,12 +44,14 @@ def test_spelling_and_width_make_no_difference() -> None:
     assert features_of("a lone \ud800") == features_of("A lone \ud800")
 
 
-def test_a_logit_is_the_sum_of_weighted_values_and_the_bias() -> None:
-    weights_F = np.zeros(SIZE)
+def test_odds_are_those_of_one_class_against_the_others() -> None:
+    weights_FK = np.zeros((SIZE, 2))
     features = features_of("wrong")
-    weights_F[list(features)] = 2.0
-    logit = Resemblance(weights_F, bias=-1.0).logit("wrong")
-    assert logit == pytest.approx(2.0 * sum(features.values()) - 1.0)
+    weights_FK[list(features), 0] = 2.0
+    logit = 2.0 * sum(features.values()) - 1.0
+    odds = Resemblance(weights_FK, np.array([-1.0, 0.0])).odds("wrong")
+    assert odds.complaint == pytest.approx(logit - math.log(2))
+    assert odds.praise == pytest.approx(-math.log1p(math.exp(logit)))
 
 
 def test_what_words_mean_is_the_same_in_every_language() -> None:
@@ -69,8 +73,8 @@ def test_long_texts_cost_no_more_than_their_beginning() -> None:
 def test_written_answers_that_it_was_not_made_from_are_told_apart(code: str) -> None:
     reading = resemblance.shipped()
     said = [answer for half in HALVES for answer in answers(code, half)]
-    complaints = [reading.logit(a.text) > COMPLAINT for a in said if a.kind == "complaint"]
-    others = [reading.logit(a.text) > COMPLAINT for a in said if a.kind != "complaint"]
+    complaints = [reading.odds(a.text).complaint > 0 for a in said if a.kind == "complaint"]
+    others = [reading.odds(a.text).complaint > 0 for a in said if a.kind != "complaint"]
     assert np.mean(complaints) >= 0.3
     assert np.mean(others) <= 0.15
 
@@ -85,64 +89,82 @@ def test_a_line_stands_for_a_few_combinations_with_each_alternative() -> None:
 def test_weights_come_from_answers() -> None:
     answers = [Answer("en", "complaint", text) for text in ("this is bad", "so bad", "bad, redo")]
     answers += [Answer("en", "praise", text) for text in ("this is good", "so good", "good, next")]
+    answers += [Answer("en", "neutral", text) for text in ("this is blue", "so blue", "blue, too")]
     reading = fitted(answers)
-    assert reading.logit("it is bad") > 0 > reading.logit("it is good")
+    bad, good, blue = (reading.odds(f"it is {word}") for word in ("bad", "good", "blue"))
+    assert bad.complaint > good.complaint
+    assert bad.complaint > blue.complaint
+    assert good.praise > bad.praise
+    assert good.praise > blue.praise
 
 
 UNKNOWN = "half of the links in there lead nowhere"
 
 
-def verdict(config: JudgeConfig, text: str, logit: float) -> tuple[int | None, float]:
-    reader = Speech(config, likeness=lambda: Resemblance(np.zeros(SIZE), logit))
-    found = reader.find(text, "12345", "Here you are.")
+@dataclass(frozen=True)
+class Like:
+    """Finds every answer like this."""
+
+    complaint: float = -9.0
+    praise: float = -9.0
+
+    def odds(self, text: str, request: str, reply: str, hit: Hit | None) -> Odds:
+        return Odds(self.complaint, self.praise)
+
+
+def verdict(
+    config: JudgeConfig, text: str, like: Like, reply: str = "Here you are."
+) -> tuple[int | None, float]:
+    found = Speech(config, likeness=lambda: like).find(text, "12345", reply)
     return found.value, found.weight
 
 
-def test_what_no_rule_knows_and_resembles_complaints_is_weak_evidence() -> None:
-    config, like = shipped_rules(), COMPLAINT + 1
-    assert verdict(config, UNKNOWN, like) == (-1, 0.5)
-    assert verdict(config, UNKNOWN, COMPLAINT - 1) == (None, 1.0)
-    lighter = config.model_copy(update={"resembling_weight": 0.25})
-    assert verdict(lighter, UNKNOWN, like) == (-1, 0.25)
-    without = config.model_copy(update={"resembling_weight": 0.0})
-    assert verdict(without, UNKNOWN, like) == (None, 1.0)
-    assert verdict(config, "Aceasta este o propozi\u021bie", like)[0] is None, "another language"
-    asked = Speech(config, likeness=lambda: Resemblance(np.zeros(SIZE), like))
-    assert asked.find(UNKNOWN, "12345", "What is wrong?").value is None, "an answer to a question"
-
-
-@pytest.mark.parametrize(
-    ("text", "value", "against"),
-    [("that is wrong", -1, -1.5), ("thanks!", 1, 0.0)],
-)
-def test_a_rule_that_the_likeness_contradicts_is_not_believed(
-    text: str, value: int, against: float
-) -> None:
+def test_what_no_rule_knows_is_weak_evidence_if_it_is_surely_like_something() -> None:
     config = shipped_rules()
-    assert verdict(config, text, UNTOLD) == (value, 1.0)
-    assert verdict(config, text, against) == (None, 1.0)
-    assert verdict(config, text, -3.0 * value) == (value, 1.0)
-    in_a_chain = config.model_copy(update={"resembling_weight": 0.0})
-    assert verdict(in_a_chain, text, against) == (None, 1.0), "the next is asked"
+    for value, like, unlike in (
+        (-1, Like(complaint=COMPLAINT + 0.1), Like(complaint=COMPLAINT - 0.1)),
+        (1, Like(praise=PRAISE + 0.1), Like(praise=PRAISE - 0.1)),
+    ):
+        assert verdict(config, UNKNOWN, like) == (value, 0.5)
+        assert verdict(config, UNKNOWN, unlike) == (None, 1.0)
+        lighter = config.model_copy(update={"resembling_weight": 0.25})
+        assert verdict(lighter, UNKNOWN, like) == (value, 0.25)
+        without = config.model_copy(update={"resembling_weight": 0.0})
+        assert verdict(without, UNKNOWN, like) == (None, 1.0)
+        assert verdict(config, "Aceasta este o propozi\u021bie", like)[0] is None, "unread"
+    asked = verdict(config, UNKNOWN, Like(complaint=20.0), "What is wrong?")
+    assert asked == (None, 1.0), "an answer to a question"
 
 
 @pytest.mark.parametrize(
-    ("text", "most"),
+    ("text", "value", "like", "unlike"),
     [
-        ("great", PRAISE),
-        ("Great! My boss has it, too.", PRAISE),
-        ("great\nmy boss has it, too", PRAISE),
-        ("great, my boss has it, too", PRAISE_WITH_MORE),
-        ("great, now write it to a.txt", COMPLAINT),
-        ("now write it to a.txt", PRAISE),
-        ("great, thanks a lot", PRAISE),
-        ("great, thanks, my boss has it now", PRAISE_WITH_MORE),
+        ("that is wrong", -1, Like(complaint=COMPLAINT_BY_RULE + 0.1), Like()),
+        ("thanks!", 1, Like(praise=PRAISE_BY_RULE + 0.1), Like(praise=PRAISE_BY_RULE - 0.1)),
+        ("thanks!", 1, Like(praise=0.0), Like(praise=0.0, complaint=NO_COMPLAINT + 0.1)),
     ],
 )
-def test_praise_is_believed_less_when_its_sentence_goes_on_unread(text: str, most: float) -> None:
+def test_a_rule_that_the_likeness_contradicts_is_not_believed(
+    text: str, value: int, like: Like, unlike: Like
+) -> None:
     config = shipped_rules()
-    assert verdict(config, text, most - 0.01) == (1, 1.0)
-    assert verdict(config, text, most + 0.01)[0] != 1
+    assert verdict(config, text, like) == (value, 1.0)
+    assert verdict(config, text, unlike) == (None, 1.0)
+    in_a_chain = config.model_copy(update={"resembling_weight": 0.0})
+    assert verdict(in_a_chain, text, unlike) == (None, 1.0), "the next is asked"
+
+
+def test_after_a_question_a_complaint_needs_a_rule_and_more_likeness() -> None:
+    config, asked = shipped_rules(), "Here you are. Is that enough?"
+    above = Like(complaint=COMPLAINT_AFTER_QUESTION + 0.1)
+    assert verdict(config, "that is wrong", above, asked) == (-1, 1.0)
+    below = Like(complaint=COMPLAINT_AFTER_QUESTION - 0.1)
+    assert verdict(config, "that is wrong", below, asked) == (None, 1.0)
+
+
+def test_words_of_amends_are_no_praise_however_like_it_they_are() -> None:
+    assert verdict(shipped_rules(), "thanks, now put my photos back where they were",
+                   Like(praise=9.0))[0] is None  # fmt: skip
 
 
 def test_irony_that_resembles_a_complaint_is_no_reward() -> None:
@@ -161,56 +183,12 @@ def test_what_is_pasted_behind_a_colon_is_not_compared() -> None:
     assert compared(f"{opening}: this is a disaster") == opening
 
 
-def test_the_same_answer_is_read_by_what_it_answers() -> None:
-    weights_F, bias, context_K = np.zeros(SIZE), -1.0, np.zeros(2 + len(NAMES))
-    context_K[1], context_K[2 + NAMES.index("words of the reply")] = 1.0, 3.0
-    reading = Resemblance(weights_F, bias, context_K)
-    reply = "Deleted 212 pictures of your holidays."
-    assert reading.logit("deleted?", "Rename them", reply) == pytest.approx(2.0)
-    assert reading.logit("thanks", "Rename them", reply) == pytest.approx(-1.0)
-    assert reading.logit("deleted?", "", "Done.") == pytest.approx(-1.0), "nothing to compare"
-
-
-def test_what_is_taken_up_counts_as_exchanges_teach() -> None:
-    exchanges = [
-        Answer("en", kind, text, f"situation {at % 4}", "Name the first woman", reply)
-        for at, (name, other) in enumerate(
-            product(("Ride", "Curie", "Meir"), ("Tereshkova", "Bly"))
-        )
-        for reply in [f"Surely that was {name * 2} from our village"]
-        for kind, text in (("complaint", f"{name * 2}!"), ("praise", f"{other}!"))
-    ]
-    context_K = fitted(exchanges).arrays[2]
-    assert context_K is not None
-    assert context_K[2 + NAMES.index("words of the reply")] > 0
-
-
 def test_short_words_of_the_request_are_known_again() -> None:
     request, reply = "Rewrite the CV, 2 pp, no pics", "Here are twelve kittens, all asleep."
     assert "4 and 0 covered" in taken_up("no pics", request, reply)
     assert "0 and 0 covered" in taken_up("great", request, reply)
     assert "4 and 0 covered" not in taken_up("kittens", request, reply)
     assert taken_up("no pics", request, "Ok.") == set(), "nothing to compare"
-
-
-def test_a_logit_for_what_is_taken_up_comes_from_other_situations() -> None:
-    training = [
-        Answer("en", ("complaint", "praise")[at % 2], f"{word} {at}", f"situation {at // 4}")
-        for at, word in enumerate(["bad", "good"] * 12)
-    ]
-    own = [at for at, each in enumerate(training) if each.situation == "situation 1"]
-    turned = [
-        replace(each, kind="complaint" if each.kind == "praise" else "praise")
-        if at in own
-        else each
-        for at, each in enumerate(training)
-    ]
-    first, second = (
-        recipe.unseen_logits(each, [recipe.numbered(answer) for answer in each])
-        for each in (training, turned)
-    )
-    assert first[own] == pytest.approx(second[own])
-    assert not np.allclose(first, second), "the others learn from it"
 
 
 @pytest.mark.parametrize(
@@ -226,8 +204,9 @@ def test_a_logit_for_what_is_taken_up_comes_from_other_situations() -> None:
 def test_an_answer_too_short_to_tell_its_language_has_that_of_the_request(
     text: str, request_text: str, value: int | None
 ) -> None:
-    like = Resemblance(np.zeros(SIZE), COMPLAINT + 1)
-    found = Speech(shipped_rules(), likeness=lambda: like).find(text, request_text, "Here.")
+    found = Speech(shipped_rules(), likeness=lambda: Like(complaint=COMPLAINT + 1)).find(
+        text, request_text, "Here."
+    )
     assert found.value == value
 
 
@@ -262,12 +241,11 @@ def test_a_meaning_counts_by_script_too() -> None:
 
 
 def test_praise_that_is_not_believed_leaves_what_is_wanted_from_now_on() -> None:
-    def found(text: str, logit: float) -> tuple[int | None, bool]:
-        reader = Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), logit))
-        finding = reader.find(text, "12345", "Here you are.")
+    def found(text: str, like: Like) -> tuple[int | None, bool]:
+        finding = Speech(shipped_rules(), likeness=lambda: like).find(text, "12345", "Here.")
         return finding.value, bool(finding.detail.get("lasting"))
 
     meant = "great, from now on always answer in French"
-    assert found(meant, PRAISE_WITH_MORE - 0.01) == (1, True)
-    assert found(meant, COMPLAINT + 0.01) == (0, True)
-    assert found("That is wrong. From now on use metric units.", -3.0) == (-1, True)
+    assert found(meant, Like(praise=1.0)) == (1, True)
+    assert found(meant, Like()) == (0, True)
+    assert found("That is wrong. From now on use metric units.", Like()) == (-1, True)

@@ -115,11 +115,14 @@ class HttpChatModel:
     def _body(
         self, name: str, messages: list[Message], temperature: float, max_tokens: int
     ) -> Json:
-        body: Json = {"model": name, "messages": messages}
+        body: dict[str, object] = {"model": name, "messages": messages}
         if "temperature" not in self._refused:
             body["temperature"] = temperature
         limits = (limit for limit in _TOKEN_LIMITS if limit not in self._refused)
-        return body | {limit: max_tokens for limit in [next(limits, "")] if limit}
+        limit = next(limits, None)
+        if limit is not None:
+            body[limit] = max_tokens
+        return body
 
     def _leave_out(self, error: str, body: Json) -> bool:
         """Whether there is less to ask with, after an error that names what was asked with."""

@@ -31,6 +31,7 @@ from clawrl_gym.judge.resemblance import (
     COMPLAINT,
     COMPLAINT_AFTER_QUESTION,
     COMPLAINT_BY_RULE,
+    NO_COMPLAINT,
     PRAISE,
     PRAISE_BY_RULE,
     Likeness,
@@ -97,6 +98,8 @@ class Speech:
 
     def _of_rule(self, code: str, hit: Hit, value: Literal[-1, 1] | None, opening: str) -> Finding:
         """Of an answer for which a rule holds, and what the whole of it is like."""
+        if hit.value == 0 and not hit.otherwise and value == 1:
+            value = None  # a rule of 0 is an exception to praise
         corrects = hit.lasting and hit.value == -1 and value is None
         if value == hit.value or (hit.value == 0 and value is None) or corrects:
             return self._known(code, hit)
@@ -164,7 +167,11 @@ def _value(hit: Hit | None, odds: Odds, asked: bool) -> Literal[-1, 1] | None:
         complaint = COMPLAINT_AFTER_QUESTION if ruled == -1 else math.inf
     if odds.complaint > complaint:
         return -1
-    return 1 if odds.praise > (PRAISE_BY_RULE if ruled == 1 else PRAISE) else None
+    if ruled == 1:
+        is_praise = odds.praise > PRAISE_BY_RULE and odds.complaint < NO_COMPLAINT
+    else:
+        is_praise = odds.praise > PRAISE
+    return 1 if is_praise else None
 
 
 def _unknown(rule: str, reason: str) -> Finding:

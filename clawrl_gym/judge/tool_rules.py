@@ -33,8 +33,14 @@ _ELEMENT = re.compile(
     r"(?P<inside>.*)</(?P=name)>",
     re.DOTALL,
 )
-_LACKS = re.compile(r':\s*(?:0|""|\[\]|\{\})\s*[,}\]]')
-"""A field of data that holds nothing."""
+_GIVES_DATA = re.compile(
+    r"(?:get|list|search|find|query|fetch|lookup|describe|show|create|add|update)(?:_|\Z)"
+)
+_LACKS = re.compile(
+    r':\s*(?:0|""|\[\]|\{\})\s*[,}\]]|"\w*(?:code|status)"\s*:\s*"?-?(?:[03-9]\d*|\d{4,})\b',
+    re.IGNORECASE,
+)
+"""A field of data that holds nothing, or a number that may stand for an error."""
 _SHELLS = re.compile(r"(?:\S*/)?(?:ba|z|da)?sh -\w*c ")
 _UNKNOWN = Finding(None, {"rule": "unknown", "reason": "no rule knows what the tool gave back"})
 _CONTRADICTION = Finding(
@@ -113,10 +119,10 @@ class ToolRules:
                 return Finding(-1, {"rule": "fields" if outcome == "failed" else "empty"})
             if outcome == "succeeded":
                 return self._success("fields")
-            if answer and (self._is_doubted(text) or _LACKS.search(text)):
-                return _UNKNOWN  # what words in it are about is not known
-            if answer:
+            if answer and self._is_data(text, call):
                 return self._success("data")
+            if answer:
+                return _UNKNOWN  # what words in it are about is not known
         return self._in_words(text, call)
 
     def _in_words(self, text: str, call: ToolUse) -> Finding:
@@ -131,6 +137,12 @@ class ToolRules:
                 if rule.value == value and not (rule.doubtless and in_doubt):
                     return self._by(rule)
         return _UNKNOWN
+
+    def _is_data(self, text: str, call: ToolUse) -> bool:
+        """Whether JSON is what a tool of this name gives, and nothing in it speaks of a failure."""
+        if self._is_file(call) or not _GIVES_DATA.match(call.plain_name):
+            return False
+        return not self._is_doubted(text) and not _LACKS.search(text)
 
     def _is_doubted(self, text: str) -> bool:
         return self._doubts is None or self._doubts.search(text) is not None

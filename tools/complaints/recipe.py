@@ -159,8 +159,10 @@ def _followups(code: str, lists: dict[str, str], replies: Sequence[Answer]) -> I
         [each for each in replies if each.kind == kind] for kind in ("praise", "complaint")
     )
     for _ in range(_WITH_MORE):
-        told, asked_next = draw.choice(praise), draw.choice(replies).request
-        yield replace(told, text=f"{told.text.rstrip(' .!,')}{draw.choice('.!,')} {asked_next}")
+        content, asked_next = draw.choice(praise), draw.choice(replies).request
+        yield replace(
+            content, text=f"{content.text.rstrip(' .!,')}{draw.choice('.!,')} {asked_next}"
+        )
         doubted = draw.choice(blame)
         question = draw.choice(lines["questions"])
         yield replace(doubted, reply=f"{doubted.reply} {question}")
