@@ -21,7 +21,6 @@ from clawrl_gym.envs.terminal.task import SUBMIT, Task
 from clawrl_gym.envs.terminal.trial import Trial
 from clawrl_gym.envs.terminal.verifier import is_trusted
 
-
 _SUBMISSION = re.compile(
     rf"(?P<before>.*?)(?P<sign>^|[ \t]*&&\s*|;[ \t]*|\n)[ \t]*{SUBMIT}\Z", re.DOTALL
 )
