@@ -25,9 +25,10 @@ def goal(task_id):
     return f"put {check.path} {check.content.decode()}"
 
 
-def test_the_first_observation_is_the_instruction_alone():
+def test_the_first_observation_is_the_instruction_with_its_budget():
     observation, info = memory_env().reset(options={"task": APPEND})
-    assert observation == make_task(APPEND).instruction
+    instruction = make_task(APPEND).instruction
+    assert observation == f"{instruction}\n\nIt is graded after the first command, without submit."
     assert info == {
         "task": APPEND, "family": "append", "split": "train", "tools": [],
         "next_state_role": "user", "report": "", "error": None, "scores": {}, "difficulty": 1,
@@ -97,15 +98,23 @@ def test_submit_as_the_last_line_runs_what_stands_before_it(ending):
 @pytest.mark.parametrize(
     ("action", "expected"),
     [
-        ("submit", ("", True)),
-        ("\nsubmit\n", ("", True)),
-        ("a\nb\nsubmit", ("a\nb", True)),
-        ("a; submit", ("a; submit", False)),
-        ("submit\na", ("submit\na", False)),
-        ("a \\\nsubmit", ("a \\\nsubmit", False)),
-        ("a &&\nsubmit", ("a &&\nsubmit", False)),
-        ("echo submit", ("echo submit", False)),
-        ("cat > f <<E\nsubmit\nE", ("cat > f <<E\nsubmit\nE", False)),
+        ("submit", ("", "always")),
+        ("\nsubmit\n", ("", "always")),
+        ("a\nb\nsubmit", ("a\nb", "always")),
+        ("a; submit", ("a", "always")),
+        ("a && submit", ("a", "on success")),
+        ("a\nb&&submit\n", ("a\nb", "on success")),
+        ("a &&\nsubmit", ("a", "on success")),
+        ("submit\na", ("submit\na", "")),
+        ("a \\\nsubmit", ("a \\\nsubmit", "")),
+        ("a |\nsubmit", ("a |\nsubmit", "")),
+        ("echo submit", ("echo submit", "")),
+        ("a & submit", ("a & submit", "")),
+        ("a || submit", ("a || submit", "")),
+        ("echo 'a; submit", ("echo 'a; submit", "")),
+        ("echo 'a && submit'", ("echo 'a && submit'", "")),
+        ("presubmit", ("presubmit", "")),
+        ("cat > f <<E\nsubmit\nE", ("cat > f <<E\nsubmit\nE", "")),
     ],
 )
 def test_what_submits(action, expected):
@@ -114,7 +123,11 @@ def test_what_submits(action, expected):
 
 def test_a_request_says_its_budget_where_the_task_does():
     task = make_task(APPEND)
-    assert task.request(8) == task.instruction
+    assert task.request(8).endswith("\n\nIt is graded after the first command, without submit.")
+    trail = make_task(TRAIL)
+    assert trail.request(8).endswith("\n\nIt is graded after 3 commands, without submit.")
+    assert trail.request(1).endswith("after the first command, without submit.")
+    assert "You have 8 replies." in replace(task, turns=None).request(8)
     telling = replace(task, tells_budget=True, turns=6)
     assert telling.request(8).endswith("\n\nYou have 6 replies. Run submit when you are done.")
     assert "You have 4 replies." in telling.request(4)
@@ -272,7 +285,7 @@ def test_the_transcript_is_rendered_as_text():
     env = memory_env(render_mode="ansi")
     env.reset(options={"task": TRAIL})
     env.step("look")
-    assert env.render() == f"{make_task(TRAIL).instruction}\n$ look\n(no output)"
+    assert env.render() == f"{make_task(TRAIL).request(8)}\n$ look\n(no output)"
     assert memory_env().render() is None
 
 
@@ -311,3 +324,10 @@ def test_without_images_an_episode_can_begin_at_once(tasks):
     config = TerminalEnvConfig(tasks=tasks)
     assert TerminalEnv.long_preparation(config) is None
     TerminalEnv.prepare(config, lambda line: pytest.fail(line))
+
+
+def test_behind_and_a_submission_waits_for_success():
+    env = memory_env()
+    env.reset(options={"task": TRAIL})
+    assert env.step("hang && submit")[2] is False
+    assert env.step("look && submit")[2] is True

@@ -164,7 +164,8 @@ def env(tmp_path):
 
 @pytest.mark.sandbox
 def test_a_submitted_step_is_followed_by_the_next(env):
-    assert env.reset(options={"task": "task"})[0] == "Write 1 to a."
+    budget = "You have 10 replies. Run submit when you are done."
+    assert env.reset(options={"task": "task"})[0] == f"Write 1 to a.\n\n{budget}"
     env.step("echo 1 > a")
     told, reward, terminated, truncated, info = env.step("submit")
     assert (told, reward, terminated, truncated, info["report"]) == (

@@ -7,6 +7,7 @@ The environment knows tasks, turns and grades; what a page shows and how it is a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -278,7 +279,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
             task.grader.needs_pages,
         )
         screen.close()
-        reward, missing = task.grader.grade(final_state)
+        reward, missing = task.grader.grade(replace(final_state, question=task.instruction))
         report = report_of(missing or ([] if is_success(reward) else [f"it earned {reward:g}"]))
         if self._film is not None:
             self._film.graded(reward, report)

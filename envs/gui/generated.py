@@ -75,5 +75,5 @@ def _grader(draft: TaskContent, may_be_infeasible: bool) -> Grader:
     expected = {host: make_site().state() for host, make_site in solved_sites.items()}
     if draft.feasible:
         cost = GIVING_UP_COSTS if may_be_infeasible else 0.0
-        return StateGrader(expected, draft.answer, draft.instruction, cost)
+        return StateGrader(expected, draft.answer, cost)
     return InfeasibleGrader(expected)

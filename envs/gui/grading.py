@@ -29,8 +29,6 @@ class StateGrader:
     """State by host name."""
     answer: str | None = None
     """None: nothing is asked for, and an answer does no harm."""
-    question: str = ""
-    """What was asked: its words may stand around the answer."""
     giving_up_costs: float = 0.0
     """What a `give_up` takes, as the task can be done."""
 
@@ -43,7 +41,7 @@ class StateGrader:
         for host, state in self.expected.items():
             missing += differences(state, final_state.states.get(host), host)
         said = final_state.answer
-        if self.answer is not None and not same_answer(self.answer, said, self.question):
+        if self.answer is not None and not same_answer(self.answer, said, final_state.question):
             missing.append(_wrong_answer(self.answer, said))
         if final_state.gave_up and self.giving_up_costs:
             return -self.giving_up_costs, tuple(missing)

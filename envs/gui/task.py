@@ -71,6 +71,8 @@ class FinalState:
     """By URL: the task's `end_pages`."""
     cookie_domains: tuple[str, ...] = ()
     """Of each cookie that is left; only where the grader asks for pages."""
+    question: str = ""
+    """What was asked: its words may stand around the answer."""
 
 
 class Grader(Protocol):

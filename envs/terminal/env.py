@@ -5,7 +5,10 @@ The environment knows tasks, turns and grades; what isolates the shell is behind
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
+from typing import Literal
 
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
@@ -18,20 +21,25 @@ from clawrl_gym.envs.terminal.task import SUBMIT, Task
 from clawrl_gym.envs.terminal.trial import Trial
 from clawrl_gym.envs.terminal.verifier import is_trusted
 
+_SUBMISSION = re.compile(
+    rf"(?P<before>.*?)(?P<sign>^|[ \t]*&&\s*|;[ \t]*|\n)[ \t]*{SUBMIT}\Z", re.DOTALL
+)
+
 
 class TerminalEnv(TaskEnv[Task, Trial]):
     """A Linux shell in a sandbox, one task an episode.
 
     Observation
-        Text (`Unicode`). At reset the task's instruction, of composed tasks with the number of
-        replies that there are; after a command its
+        Text (`Unicode`). At reset the task's instruction, with the number of replies that there
+        are, or of commands after which it is graded; after a command its
         output, "(no output)" when there is none, followed by a line such as "(exit code 2)" when
         the command failed, was stopped at its deadline, printed too much or ended the shell.
     Action
         Text (`Unicode`): any bash command, run in a shell that keeps its directory and variables;
         or `submit`, which ends the episode (or the step of a task in several steps, whose next
-        instruction is then the observation). As the last of several lines it does so when the
-        lines before it have run, whatever became of them. No text is illegal: what bash refuses is
+        instruction is then the observation). As the last of several lines, or behind `;`, it does
+        so when what is before it has run, whatever became of it; behind `&&` only when that
+        succeeded. No text is illegal: what bash refuses is
         a failed command.
     Reward
         0 until the end, then the task's grade: 1 or 0 for the shipped tasks, the verifier's own
@@ -127,11 +135,13 @@ class TerminalEnv(TaskEnv[Task, Trial]):
 
     def _act(self, task: Task, trial: Trial, action: str) -> tuple[str, bool]:
         command, submits = split_submission(action)
+        on_success = submits == "on success"
         if submits and not command.strip():
             self._turns -= 1  # only commands count
             return self._submit(trial)
-        observation = observation_of(trial.exec(command, self._command_timeout_s))
-        if submits:
+        result = trial.exec(command, self._command_timeout_s)
+        observation = observation_of(result)
+        if submits and (result.exit_code == 0 or not on_success):
             following, ended = self._submit(trial)
             return f"{observation}\n{following}", ended
         return observation, task.turns is not None and self._turns >= task.turns
@@ -151,16 +161,21 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         return trial.reward, trial.report
 
 
-def split_submission(action: str) -> tuple[str, bool]:
-    """The commands of an action, and whether they are the last: whether it ends with `submit`.
+def split_submission(action: str) -> tuple[str, Literal["", "always", "on success"]]:
+    """The commands of an action, and whether `submit` comes after them: as a line of its own, or
+    behind ; or &&, where the commands must succeed.
 
-    A line that goes on, by a backslash or an operator, is not cut in two.
+    A line that goes on, by a backslash or a pipe, is not cut in two, nor is a quoted text.
     """
-    before, _, last = action.rstrip().rpartition("\n")
-    goes_on = before.rstrip(" ").endswith(("\\", "|", "&&"))
-    if last.strip() != SUBMIT or goes_on:
-        return action, False
-    return before, True
+    match = _SUBMISSION.match(action.rstrip())
+    if match is None or match["before"].rstrip(" ").endswith(("\\", "|")):
+        return action, ""
+    if match["sign"].strip():
+        try:
+            shlex.split(match["before"])
+        except ValueError:  # a quote is open
+            return action, ""
+    return match["before"], "on success" if "&&" in match["sign"] else "always"
 
 
 def observation_of(result: ExecResult) -> str:

@@ -82,7 +82,6 @@ def task_of(task_id: str, composed: Composed) -> GuiTask:
             known_numbers(plan.start),
             None if said is None else said.right,
             "" if said is None else said.host,
-            composed.instruction,
         ),
         sites=sites,
         solution=solution,

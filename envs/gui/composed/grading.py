@@ -61,8 +61,6 @@ class ComposedGrader:
     answer: str | None = None
     watched: str = ""
     """Host that shows the answer."""
-    question: str = ""
-    """What was asked: its words may stand around the answer."""
 
     @property
     def needs_pages(self) -> bool:
@@ -74,7 +72,7 @@ class ComposedGrader:
             seen = states[self.watched]
             states[self.watched], shown = _opened(seen)
         final = replace(final_state, states=settled(states, self.known))
-        reward, missing = StateGrader(self.expected, self.answer, self.question).grade(final)
+        reward, missing = StateGrader(self.expected, self.answer).grade(final)
         return (reward, missing) if shown else (0.0, (*missing, _NOT_SEEN))
 
 
