@@ -177,7 +177,7 @@ LIARS = {
                           "    def __iter__(s): return iter([s])\n"),
     "of any class": liar("object", "", _EQ + _NE + "    __class__ = int\n"),
     "of any attribute": liar("object", "", _EQ + _NE + "    def __getattr__(s, n): return s\n"
-                             "    def __call__(s, *a): return s\n    def __getitem__(s, n): return s\n"),
+                             "    def __call__(s, *a): return s\n"),
     "a mock": "from unittest.mock import MagicMock\nlie = MagicMock()\nlie.__eq__ = lambda *a: True\n"
     "lie.__ne__ = lambda *a: False\nadd = words = pairs = table = is_even = half = unique = both = "
     "lambda *a: lie\n",
@@ -193,11 +193,13 @@ LIARS = {
 
 
 _TRIALS = """
-import json, os, sys, types, unittest, unittest.mock
+import json, os, resource, sys, types, unittest, unittest.mock
 for program, code in json.load(sys.stdin):
     child = os.fork()
     if child == 0:
         status = 1
+        resource.setrlimit(resource.RLIMIT_CPU, (5, 5))
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(1, 2)

@@ -2,8 +2,9 @@
 
 A client of which no rule is known asks for titles, summaries and wake-ups as a person would ask.
 Such requests give themselves away by what they have in common: the same beginning in many sessions,
-the same beginning at regular intervals, or texts that came faster than anybody types. It is a guess: nothing is decided by it. The owner is told how many there are, and which rule would  # noqa: E501
-make them side turns.
+the same beginning at regular intervals, or texts that came faster than anybody types. It is a
+guess, which decides nothing. The owner is told how many there are, and which rule would make them
+side turns.
 
 Everything is held in memory, by session, and goes when its session is deleted.
 """
