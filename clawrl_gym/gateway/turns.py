@@ -392,8 +392,12 @@ class PartialReply:
         source = self._from_prompt if from_prompt else self._from_chat
         async with aclosing(source(policy, served)) as pieces:
             async for piece in pieces:
-                self._pieces.append(piece)
+                self._add(piece)
                 yield piece
+
+    def _add(self, piece: Piece) -> None:
+        """The only place where a reply grows."""
+        self._pieces.append(piece)
 
     async def _from_prompt(
         self, policy: Policy, served: VersionInUse
