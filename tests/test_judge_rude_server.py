@@ -71,7 +71,14 @@ async def test_what_asking_again_does_not_mend_is_asked_once(status: int) -> Non
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("wait", ["3600", "1e9", date(3600)])
+@pytest.mark.parametrize(
+    "wait",
+    [
+        pytest.param("3600", id="seconds"),
+        pytest.param("1e9", id="many"),
+        pytest.param(date(3600), id="date"),
+    ],
+)
 async def test_a_wait_for_which_there_is_no_time_ends_the_asking(wait: str) -> None:
     async with judge_server() as (server, endpoint):
         server.refusals = [(429, {"Retry-After": wait}, b"quota")]
