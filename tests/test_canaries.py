@@ -51,7 +51,7 @@ async def both(known: Collection[str]) -> list[Exchange]:
 class Service:
     """Updates one after the other, each with what it does to the weights."""
 
-    def __init__(self, folder: Path | None = None, **guards: object) -> None:
+    def __init__(self, folder: Path | None = None, people: int = 5, **guards: object) -> None:
         self.weights = Weights()
         self.folder = folder
         self.checkpoints = None if folder is None else folder / "checkpoints"
@@ -63,7 +63,7 @@ class Service:
             both,
             None if folder is None else folder / "canaries.json",
             lambda: () if self.checkpoints is None else read_pins(self.checkpoints).values(),
-            UserShare(0.25, lambda: 5),
+            UserShare(0.25, lambda: people),
         )
         self.guard = Guard(config, self.weights, self.canaries)
         self.version = 0
@@ -239,3 +239,12 @@ def test_a_file_of_canaries_is_read(tmp_path: Path) -> None:
     assert [reply for _, reply in read_canaries(file)] == ["hello", None]
     with pytest.raises(ConfigError, match="cannot read"):
         read_canaries(tmp_path / "nothing.jsonl")
+
+
+@pytest.mark.parametrize(("people", "refusals"), [(1, []), (2, ["drift"])])
+async def test_who_is_alone_may_change_everything(people: int, refusals: list[str]) -> None:
+    service = Service(people=people, canary=None)
+    for _ in range(20):
+        decision = await service.update(-0.08)
+    assert decision.metrics["guard/drift"] > 0.5
+    assert guards_of(decision) == refusals

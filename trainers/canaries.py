@@ -129,6 +129,11 @@ class Canaries:
         if file is not None:
             self._read(file)
 
+    @property
+    def are_shared(self) -> bool:
+        """Whether others than the owner are answered by these weights."""
+        return self._share is None or self._share.has_others
+
     async def before(self, version: int) -> None:
         """Measure the weights that serve, as `version`."""
         if self._make is not None:

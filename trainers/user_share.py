@@ -59,6 +59,11 @@ class UserShare:
         """Samples of a batch in which everybody may have one."""
         return math.ceil(1 / self.bound - _ROUNDING)
 
+    @property
+    def has_others(self) -> bool:
+        """Whether anybody but the owner may use it."""
+        return self.people() > 1
+
     def is_bounded(self, user: str) -> bool:
         return user != OWNER and user not in self.trusted
 

@@ -204,7 +204,8 @@ class GuardsConfig(Part):
     turns that people praised; the worse of the two sets counts."""
     drift: float | None = Field(0.6, gt=0)
     """`serve`: nats a token that canaries may be below the anchor: the version that was pinned
-    last, else the first one that was measured. It bounds what many small updates add up to."""
+    last, else the first one that was measured. It bounds what many small updates add up to, while
+    others than the owner share the weights."""
     canary_file: str | None = None
     """Fixed prompts of your own in the place of the shipped ones: a JSON object a line with
     `messages`, and a `reply` that is good; without it the policy's own first one is."""
