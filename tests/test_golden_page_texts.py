@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.envs.gui.action import GuiAction
+from clawrl_gym.envs.gui.answers import same_answer
 from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.execution import MousePosition, execute
-from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader, differences, same_answer
+from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader, differences
 from clawrl_gym.envs.gui.observation import Element, Line, View
 from clawrl_gym.envs.gui.parse import RequestedAction
 from clawrl_gym.envs.gui.task import FinalState, GuiTask, Locator, Step, find_element, resolve

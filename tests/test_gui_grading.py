@@ -2,12 +2,12 @@
 
 import pytest
 
+from clawrl_gym.envs.gui.answers import same_answer
 from clawrl_gym.envs.gui.grading import (
     AnswerGrader,
     InfeasibleGrader,
     StateGrader,
     differences,
-    same_answer,
 )
 from clawrl_gym.envs.gui.task import FinalState
 

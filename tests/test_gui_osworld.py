@@ -297,6 +297,7 @@ def test_an_infeasible_task_is_worth_one_only_when_the_model_gives_up_itself() -
 
 def test_giving_up_what_can_be_done_costs() -> None:
     grader = open_osworld(INDEX).load("osworld-open-opening-hours").grader
+    assert isinstance(grader, OsworldGrader)
     assert grader.grade(final_state(HOURS)) == (1.0, ())
     assert grader.grade(final_state(HOURS, gave_up=True))[0] == -grader.giving_up_costs < 0
     assert grader.grade(final_state(FRONT))[0] == 0.0

@@ -2,9 +2,9 @@
 
 An expected number, date or time is compared by its value: the answer must hold that value and none
 besides it. Words may stand around it that change no value: articles, forms of "be", what the
-question itself says, and what is counted (words that end with an s). Any other word ("not", "or", "about", "half") makes it
-another answer: unknown words are refused, as nothing wrong may pass. A list is compared item by
-item in its order. Other texts are compared whole, or behind "... is".
+question itself says, and what is counted (words that end with an s). Any other word ("not", "or",
+"half") makes it another answer: unknown words are refused, as nothing wrong may pass. A list is
+compared item by item in its order. Other texts are compared whole, or behind "... is".
 """
 
 from __future__ import annotations
@@ -16,210 +16,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-_FRAME = frozenset(
-    [
-        "the",
-        "a",
-        "an",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "it",
-        "it's",
-        "its",
-        "there",
-        "there's",
-        "that",
-        "that's",
-        "this",
-        "these",
-        "those",
-        "here",
-        "you",
-        "i",
-        "i've",
-        "we",
-        "they",
-        "have",
-        "has",
-        "had",
-        "found",
-        "see",
-        "shows",
-        "show",
-        "says",
-        "say",
-        "answer",
-        "result",
-        "value",
-        "total",
-        "final",
-        "of",
-        "for",
-        "in",
-        "on",
-        "at",
-        "to",
-        "by",
-        "from",
-        "with",
-        "your",
-        "my",
-        "our",
-        "as",
-        "and",
-        "exactly",
-        "only",
-        "just",
-        "altogether",
-        "left",
-        "remaining",
-        "available",
-        "currently",
-        "now",
-        "so",
-        "correct",
-        "number",
-        "count",
-        "amount",
-        "sum",
-        "price",
-        "cost",
-        "date",
-        "time",
-        "day",
-        "name",
-        "listed",
-        "shown",
-        "given",
-        "page",
-        "contains",
-        "holds",
-        "includes",
-    ]
+_FRAME_WORDS = (
+    "the a an is are was were be it it's its there there's that that's this these those here "
+    "you i i've we they have has had found see shows show says say answer result value total "
+    "final of for in on at to by from with your my our as and exactly only just altogether "
+    "left remaining available currently now so correct number count amount sum price cost "
+    "date time day name listed shown given page contains holds includes"
 )
+_FRAME = frozenset(_FRAME_WORDS.split())
 """Words that change no value."""
-_CHANGES = frozenset(
-    [
-        "not",
-        "no",
-        "never",
-        "neither",
-        "nor",
-        "none",
-        "nothing",
-        "without",
-        "except",
-        "excluding",
-        "but",
-        "or",
-        "either",
-        "maybe",
-        "perhaps",
-        "possibly",
-        "probably",
-        "might",
-        "may",
-        "could",
-        "would",
-        "should",
-        "unlikely",
-        "doubt",
-        "about",
-        "around",
-        "approximately",
-        "roughly",
-        "almost",
-        "nearly",
-        "over",
-        "under",
-        "above",
-        "below",
-        "more",
-        "less",
-        "fewer",
-        "least",
-        "most",
-        "up",
-        "down",
-        "than",
-        "minus",
-        "plus",
-        "times",
-        "half",
-        "double",
-        "twice",
-        "before",
-        "after",
-        "until",
-        "since",
-        "between",
-        "if",
-        "unless",
-        "wrong",
-        "incorrect",
-        "false",
-        "other",
-        "others",
-        "another",
-        "else",
-        "instead",
-        "rather",
-        "both",
-        "all",
-        "any",
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-        "fourteen",
-        "fifteen",
-        "sixteen",
-        "seventeen",
-        "eighteen",
-        "nineteen",
-        "twenty",
-        "thirty",
-        "forty",
-        "fifty",
-        "sixty",
-        "seventy",
-        "eighty",
-        "ninety",
-        "hundred",
-        "hundreds",
-        "thousand",
-        "thousands",
-        "million",
-        "millions",
-        "billion",
-        "dozen",
-        "dozens",
-        "first",
-        "second",
-        "third",
-        "last",
-        "next",
-        "previous",
-        "always",
-        "besides",
-        "perhaps",
-        "unlike",
-        "versus",
-    ]
+_CHANGES_WORDS = (
+    "not no never neither nor none nothing without except excluding but or either maybe "
+    "perhaps possibly probably might may could would should unlikely doubt about around "
+    "approximately roughly almost nearly over under above below more less fewer least most up "
+    "down than minus plus times half double twice before after until since between if unless "
+    "wrong incorrect false other others another else instead rather both all any zero one two "
+    "three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety "
+    "hundred hundreds thousand thousands million millions billion dozen dozens first second "
+    "third last next previous always besides unlike versus"
 )
+_CHANGES = frozenset(_CHANGES_WORDS.split())
 """Words that may change a value: they count even where the question has them."""
 _ENDS_WELL = frozenset(["is", "are", "was", "were", "says", "say", "called", "named"])
 _AFTER_TEXT = frozenset(["is", "it", "the", "answer", "that", "there", "are", "correct"])
@@ -235,12 +52,12 @@ _UNITS = {
     "weeks": "week", "months": "month", "years": "year", "kb": "kb", "mb": "mb", "gb": "gb",
     "tb": "tb", "l": "l", "ml": "ml", "°c": "°c", "°f": "°f", "people": "",
 }  # fmt: skip
-_MONTHS = {
-    name[:length]: number
-    for number, name in enumerate(
-        ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"], 1)
-    for length in (3, 4, len(name)) if length == len(name) or length == 3 or name == "september"
-}  # fmt: skip
+_MONTH_NAMES = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
+)  # fmt: skip
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
+_MONTHS |= {name[:3]: number for name, number in _MONTHS.items()} | {"sept": 9}
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTH = f"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\\.?"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"

@@ -84,7 +84,8 @@ class Grader(Protocol):
         ...
 
     def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
-        """Reward in [0, 1], below 0 for giving up what can be done, and what is missing, in words; nothing is missing at 1."""
+        """Reward in [0, 1], below 0 for giving up what can be done, and what is missing, in
+        words; nothing is missing at 1."""
         ...
 
 

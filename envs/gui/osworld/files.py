@@ -75,7 +75,7 @@ def open_osworld(
 
 
 def _priced(tasks: Mapping[str, GuiTask]) -> Mapping[str, GuiTask]:
-    """Giving up wrongly costs what giving up everything would earn, over a split and its families."""
+    """Giving up wrongly costs what giving up all would earn, over a split and its families."""
     sets: dict[tuple[Split, str], list[GuiTask]] = {}
     for task in tasks.values():
         for family in ("", task.family):

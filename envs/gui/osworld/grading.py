@@ -2,8 +2,8 @@
 
 `infeasible` is worth 1 when the model said itself that it gives up, and nothing else gives up for
 it. For all other tasks giving up is a failure, as in OSWorld, and costs so much that who gives up
-every task of a set earns nothing in all (`files.py`). With "and" any 0 makes 0, else the mean counts; with
-"or" the best counts.
+every task of a set earns nothing in all (`files.py`). With "and" any 0 makes 0, else the mean
+counts; with "or" the best counts.
 """
 
 from __future__ import annotations
