@@ -138,7 +138,8 @@ class Guard:
         since_before, since_anchor = await canaries.compare()
         worst, drift = since_before.worst, since_anchor.worst
         decision.check("canary", worst, config.canary, f"canaries lost {worst:.3g} nats a token")
-        bound = config.drift if canaries.are_shared else None  # one alone may change everything
+        # One alone may change everything
+        bound = config.drift if canaries.are_shared else None
         decision.check(
             "drift", drift, bound,
             f"canaries are {drift:.3g} nats a token below the anchor (pin a version that is good to "
