@@ -142,7 +142,7 @@ class Guard:
         bound = config.drift if canaries.are_shared else None
         decision.check(
             "drift", drift, bound,
-            f"canaries are {drift:.3g} nats a token below the anchor (pin a version that is good to "
+            f"canaries are {drift:.3g} nats a token below the anchor (pin a good version to "
             "move it)",
         )  # fmt: skip
 
