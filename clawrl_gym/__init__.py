@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from clawrl_gym.core.errors import ClawError as ClawError
     from clawrl_gym.core.errors import ConfigError as ConfigError
     from clawrl_gym.core.errors import EnvError as EnvError
+    from clawrl_gym.core.errors import NoVerdict as NoVerdict
     from clawrl_gym.core.errors import PolicyError as PolicyError
     from clawrl_gym.core.errors import TaskError as TaskError
     from clawrl_gym.core.loggers import Logger as Logger
@@ -99,7 +100,8 @@ _HOMES = {
     "comparison.pipeline": ("run_comparison", "run_comparison_async"),
     "config": ("BenchConfig", "EvaluateConfig", "RunConfig", "ServeConfig"),
     "core.errors": (
-        "AgentFault", "ClawError", "ConfigError", "EnvError", "PolicyError", "TaskError",
+        "AgentFault", "ClawError", "ConfigError", "EnvError", "NoVerdict", "PolicyError",
+        "TaskError",
     ),
     "core.loggers": ("Logger",),
     "core.types": (

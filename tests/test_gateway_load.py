@@ -184,7 +184,7 @@ WRONG = [
     b"[" * LARGE_BODY_BYTES,
     b"\xff" * LARGE_BODY_BYTES,
     b" " * LARGE_BODY_BYTES,
-    json.dumps({"messages": [{"role": "user", "content": [{"type": "x"}] * 9000}]}).encode(),
+    json.dumps({"messages": [{"role": "user", "content": 3}] * 9000}).encode(),
     json.dumps({"messages": [{"role": "nobody"}] * 9000}).encode(),
     json.dumps({"messages": [user(LONG)], "n": 2}).encode(),
     json.dumps({"messages": LONG}).encode(),

@@ -205,7 +205,8 @@ def test_settings_are_found_missing_or_locked_by_looking_alone() -> None:
     assert min(map(len, instructions.values())) > 50
     for task_id in task_ids("heldout", ("settings_find",))[:20]:
         infeasible = isinstance(make_task(task_id).grader, InfeasibleGrader)
-        assert reward_of(env, task_id, [give_up("no")]) == float(infeasible)
+        reward = reward_of(env, task_id, [give_up("no")])
+        assert reward == 1.0 if infeasible else reward < 0
 
 
 def test_giving_up_after_a_change_earns_nothing() -> None:

@@ -280,7 +280,8 @@ def test_cells_are_changed_locked_or_missing_by_looking_alone() -> None:
     assert 25 < sum(kinds) < 75
     for task_id in task_ids("heldout", ("sheet_change",))[:20]:
         infeasible = isinstance(make_task(task_id).grader, InfeasibleGrader)
-        assert reward_of(env, task_id, [give_up("no")]) == float(infeasible)
+        reward = reward_of(env, task_id, [give_up("no")])
+        assert reward == 1.0 if infeasible else reward < 0
 
 
 def test_easy_tasks_are_short() -> None:

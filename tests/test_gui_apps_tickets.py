@@ -241,7 +241,8 @@ def test_what_cannot_be_done_is_known_by_looking_alone(family: str) -> None:
     assert 25 < sum(kinds) < 75
     for task_id in task_ids("heldout", (family,))[:20]:
         infeasible = isinstance(make_task(task_id).grader, InfeasibleGrader)
-        assert reward_of(env, task_id, [give_up("no")]) == float(infeasible)
+        reward = reward_of(env, task_id, [give_up("no")])
+        assert reward == 1.0 if infeasible else reward < 0
         meddled = [(link("New"),), (write("Title", "x"), press("Create")), give_up("no")]
         assert reward_of(env, task_id, meddled) == 0.0
 

@@ -10,7 +10,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -169,9 +169,9 @@ def finish_reason_of(turn: Turn) -> str:
     return "tool_calls" if has_calls else turn.finish_reason
 
 
-def _unread_header(fields: GenerationRequest) -> dict[str, str]:
+def _unread_header(call: _Call) -> dict[str, str]:
     """Tells the client what had no effect."""
-    names = [_NO_NAME.sub("?", name)[:64] for name in fields.unread[:_MOST_IN_HEADER]]
+    names = [_NO_NAME.sub("?", name)[:64] for name in call.unread[:_MOST_IN_HEADER]]
     return {"X-Without-Effect": ", ".join(names)} if names else {}
 
 
@@ -185,6 +185,8 @@ class _Call:
     turn_input: TurnInput
     reply_format: ReplyFormat
     began_s: float
+    unread: tuple[str, ...]
+    """Names of what had no effect."""
 
 
 class Completions:
@@ -225,7 +227,7 @@ class Completions:
         began_s = time.perf_counter()
         raw, origin = await self._body(request)
         read = await self._admission.bodies.chat(raw, Sender.of(origin))
-        self._check(read.fields)
+        self._check(read.fields.model, read.unread)
         async with self._chat_call(read, origin, labels_by(request), began_s) as call:
             return await self._answer(request, call)
 
@@ -236,7 +238,7 @@ class Completions:
         self._admission.check_size(request.body)
         origin = Origin(OWNER, request.session_id, request.headers)
         read = await self._admission.bodies.chat(request.body, Sender.of(origin))
-        self._check(read.fields)
+        self._check(read.fields.model, read.unread)
         labels = labels_of(request.headers)
         async with (
             self._chat_call(read, origin, labels, began_s) as call,
@@ -250,12 +252,12 @@ class Completions:
         began_s = time.perf_counter()
         raw, origin = await self._body(request)
         read = await self._admission.bodies.text(raw, Sender.of(origin))
-        self._check(read.fields)
+        self._check(read.fields.model, read.unread)
         completion, labels, messages = read.fields, labels_by(request), read.messages
         sampling = completion.sampling(self._turns.sampling)
         turn_input = TurnInput(messages, sampling, prompt=completion.one_prompt)
         identity = self._sessions.identify(messages, read.body, origin, read.reading)
-        call = _Call(completion, identity, labels, turn_input, TEXT, began_s)
+        call = _Call(completion, identity, labels, turn_input, TEXT, began_s, read.unread)
         return await self._answer(request, call)
 
     async def _body(self, request: web.Request) -> tuple[bytes, Origin]:
@@ -267,11 +269,10 @@ class Completions:
         raw = await self._admission.json_bytes_of(request)
         return raw, Origin(user, request.match_info.get("id"), request.headers)
 
-    def _check(self, fields: GenerationRequest) -> None:
+    def _check(self, model: str | None, names: Sequence[str]) -> None:
         """Raises Refusal (404) for another model. What has no effect is counted, and the log says
         it once of each name."""
-        self.check_model(fields.model)
-        names = fields.unread
+        self.check_model(model)
         self._turns.stats.unread += len(names)
         for name in names:
             if name not in self._named and len(self._named) < _MOST_NAMED:
@@ -293,7 +294,7 @@ class Completions:
                 body=read.chat or chat.body(stored_messages),
                 claimable=labels.is_live and origin.user == OWNER,
             )
-            yield _Call(chat, identity, labels, turn_input, CHAT, began_s)
+            yield _Call(chat, identity, labels, turn_input, CHAT, began_s, read.unread)
 
     async def _answer(self, request: web.Request, call: _Call) -> web.StreamResponse:
         return await (self._stream if call.fields.stream else self._whole)(request, call)
@@ -306,7 +307,7 @@ class Completions:
                 "X-Session-Id": name_of(call.identity.session_id),
                 "X-Turn-Id": str(turn.id),
                 "X-Weight-Version": str(version),
-                **_unread_header(call.fields),
+                **_unread_header(call),
             }
             body = call.reply_format.whole(_for_client(turn, call), self._model_name)
             response = web.json_response(body, headers=headers)
@@ -322,7 +323,7 @@ class Completions:
         session_id = name_of(call.identity.session_id)
         chunks = Chunks(call.reply_format, self._model_name, session_id, call.fields.wants_usage)
         headers = {"X-Session-Id": session_id, "X-Weight-Version": str(self._newest(call))}
-        headers |= _unread_header(call.fields)
+        headers |= _unread_header(call)
         async with EventStream(request, headers, self._pace) as stream:
 
             async def send(delta: Delta) -> None:

@@ -59,6 +59,8 @@ class ReadRequest(Generic[R]):
     """What the chat template reads; None for a plain completion, and with pictures."""
     reading: Reading | None = None
     """None with pictures: these get their names first."""
+    unread: tuple[str, ...] = ()
+    """Names of what had no effect, in its messages, too."""
 
 
 class RequestReader:
@@ -82,11 +84,14 @@ class RequestReader:
         fields = chat.model_copy(update={"messages": []})
         if chat.has_pictures:
             others = {name: value for name, value in body.items() if name != "messages"}
-            return ReadRequest(fields, others, messages, has_pictures=True)
+            return ReadRequest(
+                fields, others, messages, has_pictures=True, unread=tuple(chat.unread)
+            )
         reading = self.rules.read(messages, body, sender.user, sender.headers)
         return ReadRequest(
-            fields, _named(body), messages, chat=chat.body(messages), reading=reading
-        )
+            fields, _named(body), messages, chat=chat.body(messages), reading=reading,
+            unread=tuple(chat.unread),
+        )  # fmt: skip
 
     def text(self, raw: bytes, sender: Sender) -> ReadRequest[CompletionRequest]:
         """POST /v1/completions, a side turn; ids stand for the message that they are not. Raises
@@ -100,7 +105,8 @@ class RequestReader:
         side = {**body, "turn_type": "side"}
         reading = self.rules.read(messages, side, sender.user, sender.headers)
         reading = replace(reading, kind="side", rule="completion")
-        return ReadRequest(completion, _named(body), messages, reading=reading)
+        unread = tuple(completion.unread)
+        return ReadRequest(completion, _named(body), messages, reading=reading, unread=unread)
 
     def _check_length(self, messages: list[Message]) -> None:
         """Before it is hashed, recorded and tokenised: a text that can never fit."""
