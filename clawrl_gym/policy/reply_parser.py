@@ -160,7 +160,9 @@ class ReplyParser:
     def _rest(self) -> Delta:
         """The last delta: calls, and what the stream held back."""
         if not self._may_call:
-            return {}
+            whole = "" if self._content == self._text else self._whole_reading()[0]
+            rest_text = whole[len(self._content) :] if whole.startswith(self._content) else ""
+            return {"content": rest_text} if rest_text else {}
         reading = self._by_format() if self._format is not None else self._by_vllm()
         if self._request.parallel_tool_calls is False:
             left, reading.calls = reading.calls[1:], reading.calls[:1]
