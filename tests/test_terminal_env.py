@@ -25,10 +25,9 @@ def goal(task_id):
     return f"put {check.path} {check.content.decode()}"
 
 
-def test_the_first_observation_is_the_instruction_with_its_budget():
+def test_the_first_observation_is_the_instruction_alone():
     observation, info = memory_env().reset(options={"task": APPEND})
-    instruction = make_task(APPEND).instruction
-    assert observation == f"{instruction}\n\nIt is graded after the first command, without submit."
+    assert observation == make_task(APPEND).instruction
     assert info == {
         "task": APPEND, "family": "append", "split": "train", "tools": [],
         "next_state_role": "user", "report": "", "error": None, "scores": {}, "difficulty": 1,
@@ -123,10 +122,7 @@ def test_what_submits(action, expected):
 
 def test_a_request_says_its_budget_where_the_task_does():
     task = make_task(APPEND)
-    assert task.request(8).endswith("\n\nIt is graded after the first command, without submit.")
-    trail = make_task(TRAIL)
-    assert trail.request(8).endswith("\n\nIt is graded after 3 commands, without submit.")
-    assert trail.request(1).endswith("after the first command, without submit.")
+    assert task.request(8) == task.instruction
     assert "You have 8 replies." in replace(task, turns=None).request(8)
     telling = replace(task, tells_budget=True, turns=6)
     assert telling.request(8).endswith("\n\nYou have 6 replies. Run submit when you are done.")
@@ -285,7 +281,7 @@ def test_the_transcript_is_rendered_as_text():
     env = memory_env(render_mode="ansi")
     env.reset(options={"task": TRAIL})
     env.step("look")
-    assert env.render() == f"{make_task(TRAIL).request(8)}\n$ look\n(no output)"
+    assert env.render() == f"{make_task(TRAIL).instruction}\n$ look\n(no output)"
     assert memory_env().render() is None
 
 
@@ -331,3 +327,20 @@ def test_behind_and_a_submission_waits_for_success():
     env.reset(options={"task": TRAIL})
     assert env.step("hang && submit")[2] is False
     assert env.step("look && submit")[2] is True
+
+
+def test_with_spare_replies_looking_costs_nothing_and_submit_ends_a_task():
+    env = memory_env(spare_replies=3)
+    observation, _ = env.reset(options={"task": APPEND})
+    assert observation.endswith("\n\nYou have 4 replies. Run submit when you are done.")
+    assert env.step("look")[1:4] == (0.0, False, False)
+    assert env.step(f"{goal(APPEND)}\nsubmit")[1:4] == (1.0, True, False)
+    env.reset(options={"task": APPEND})
+    for command in (goal(APPEND), "look", "look"):
+        assert env.step(command)[1:4] == (0.0, False, False)
+    assert env.step("look")[1:3] == (1.0, True)
+
+
+def test_spare_replies_are_of_generated_tasks_alone():
+    with pytest.raises(ConfigError, match="say their budget already"):
+        TerminalEnv(tasks="composed", spare_replies=3)

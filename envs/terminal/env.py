@@ -31,7 +31,7 @@ class TerminalEnv(TaskEnv[Task, Trial]):
 
     Observation
         Text (`Unicode`). At reset the task's instruction, with the number of replies that there
-        are, or of commands after which it is graded; after a command its
+        are (but for generated tasks without `spare_replies`); after a command its
         output, "(no output)" when there is none, followed by a line such as "(exit code 2)" when
         the command failed, was stopped at its deadline, printed too much or ended the shell.
     Action

@@ -8,6 +8,8 @@ even over other files. The requests of `note` are two in all: there it is the no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
@@ -22,17 +24,28 @@ from clawrl_gym.envs.terminal.families import FAMILIES, TaskContent
 from clawrl_gym.envs.terminal.task import Task
 
 
-def generated_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[Task]:
+def generated_tasks(
+    families: Sequence[str] | None = None, spare_replies: int | None = None
+) -> GeneratedTasks[Task]:
     """The shipped families as a source of tasks; None takes all of them.
 
-    Raises ConfigError for an unknown family or an empty list.
+    `spare_replies`: as `TerminalEnvConfig` has it. Raises ConfigError for an unknown family or an
+    empty list.
     """
-    return GeneratedTasks(select_families(FAMILIES, families), make_task)
+    chosen = select_families(FAMILIES, families)
+    if spare_replies is None:
+        return GeneratedTasks(chosen, make_task)
+    return GeneratedTasks(chosen, partial(_with_spare_replies, spare_replies))
 
 
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
     """The ids of a split. Raises ConfigError as `generated_tasks` does."""
     return generated_tasks(families).ids(split)
+
+
+def _with_spare_replies(count: int, task_id: str) -> Task:
+    task = make_task(task_id)
+    return replace(task, turns=len(task.solution) + count, tells_budget=True)
 
 
 def make_task(task_id: str) -> Task:

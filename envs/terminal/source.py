@@ -21,7 +21,12 @@ def open_source(config: TerminalEnvConfig) -> TaskSource[Task]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for a wrong folder."""
     tasks, families = config.tasks, config.families
     if tasks == GENERATED:
-        return generated_tasks(families)
+        return generated_tasks(families, config.spare_replies)
+    if config.spare_replies is not None:
+        raise ConfigError(
+            f"env.spare_replies is of env.tasks={GENERATED!r} only, got env.tasks={tasks!r}: its "
+            "tasks say their budget already"
+        )
     if tasks == COMPOSED:
         return composed_tasks(families)
     if tasks == PLAIN:

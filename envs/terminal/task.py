@@ -21,9 +21,6 @@ SUBMIT = "submit"
 BUDGET = "You have {n} replies. Run submit when you are done."
 """How a request says its budget."""
 
-GRADED_AFTER = "It is graded after {commands}, without submit."
-"""How a request says that its task ends by itself."""
-
 
 class FinalFiles(Protocol):
     """What the agent left, seen from outside: no program of the sandbox runs to look at it."""
@@ -156,7 +153,7 @@ class Task:
     turns: int | None = None
     """The task ends after this many commands; None waits for `submit`."""
     tells_budget: bool = False
-    """The request says how many replies there are, else after how many commands it is graded."""
+    """The request says how many replies there are; it always does where `turns` is None."""
     difficulty: int = 1
     """What a source that rates its tasks says of this one; 1 where nothing does."""
     workdir: str | None = "/root"
@@ -203,11 +200,9 @@ class Task:
 
     def request(self, max_turns: int) -> str:
         """What the agent is asked; `max_turns`: of the environment, whatever the task has."""
-        turns = min(self.turns or max_turns, max_turns)
-        if self.turns is None or self.tells_budget:
-            return f"{self.instruction}\n\n{BUDGET.format(n=turns)}"
-        commands = "the first command" if turns == 1 else f"{turns} commands"
-        return f"{self.instruction}\n\n{GRADED_AFTER.format(commands=commands)}"
+        if self.turns is not None and not self.tells_budget:
+            return self.instruction
+        return f"{self.instruction}\n\n{BUDGET.format(n=min(self.turns or max_turns, max_turns))}"
 
     def content_hash(self) -> str:
         """Hash of what the agent can see: equal tasks are equal whatever their ids."""
