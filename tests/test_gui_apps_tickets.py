@@ -244,7 +244,7 @@ def test_what_cannot_be_done_is_known_by_looking_alone(family: str) -> None:
         reward = reward_of(env, task_id, [give_up("no")])
         assert reward == 1.0 if infeasible else reward < 0
         meddled = [(link("New"),), (write("Title", "x"), press("Create")), give_up("no")]
-        assert reward_of(env, task_id, meddled) == 0.0
+        assert reward_of(env, task_id, meddled) <= 0
 
 
 def test_easy_tasks_are_short() -> None:

@@ -94,7 +94,9 @@ async def test_what_is_no_answer_is_an_error_that_tells_it(
 async def test_an_answer_that_is_no_unicode_is_still_text() -> None:
     async with judge_server() as (server, endpoint):
         server.answer = lambda at: completion("half \ud83d pair")
-        assert (await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)).text == "half \ufffd pair"
+        assert (
+            await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)
+        ).text == "half \ufffd pair"
 
 
 async def test_a_server_that_is_down_or_silent_is_unavailable() -> None:

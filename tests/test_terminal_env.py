@@ -3,12 +3,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from jinja2 import Environment
 
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
+from clawrl_gym.envs.terminal.agent import SYSTEM
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.envs.terminal.env import TerminalEnv, observation_of, split_submission
+from clawrl_gym.envs.terminal.env import (
+    TerminalEnv,
+    observation_of,
+    single_commands,
+    split_submission,
+)
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
+from clawrl_gym.policy.shipped import shipped_dir
 from tests.terminal_fakes import MemoryOpener
 
 APPEND = "append-train-000000"
@@ -31,6 +39,7 @@ def test_the_first_observation_is_the_instruction_alone():
     assert info == {
         "task": APPEND, "family": "append", "split": "train", "tools": [],
         "next_state_role": "user", "report": "", "error": None, "scores": {}, "difficulty": 1,
+        "system": single_commands(1),
     }  # fmt: skip
 
 
@@ -344,3 +353,31 @@ def test_with_spare_replies_looking_costs_nothing_and_submit_ends_a_task():
 def test_spare_replies_are_of_generated_tasks_alone():
     with pytest.raises(ConfigError, match="say their budget already"):
         TerminalEnv(tasks="composed", spare_replies=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"families": ["copy"]}, "graded after your first command"),
+        ({"families": ["copy"], "spare_replies": 3}, None),
+        ({"tasks": "plain"}, None),
+    ],
+)
+def test_the_system_message_says_when_the_first_command_is_graded(
+    options: dict[str, object], says: str | None
+) -> None:
+    observation, info = memory_env(**options).reset(seed=1)
+    told = str(info.get("system", ""))
+    assert (says in told) if says else (not told and "You have" in observation)
+
+
+@pytest.mark.parametrize("model", ["tiny", "tiny_skills"])
+def test_the_shipped_policies_read_the_first_line_of_the_system_message_alone(model: str) -> None:
+    template = (shipped_dir(model) / "chat_template.jinja").read_text()
+    render = Environment(extensions=["jinja2.ext.loopcontrols"]).from_string(template).render
+    user = {"role": "user", "content": "Copy a.txt to b.txt."}
+    short, long = (
+        render(messages=[{"role": "system", "content": text}, user], add_generation_prompt=True)
+        for text in (SYSTEM, f"{SYSTEM}\n\n{single_commands(1)}")
+    )
+    assert short == long

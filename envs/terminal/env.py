@@ -64,6 +64,8 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         `report`: empty until the end, then what the checks say,
         "Test report: passed" or "Test report: failed" with a line for each failure. Checks do not
         give the wanted contents away, and no observation holds the report.
+        `system` of generated tasks without `spare_replies`: after how many commands they are
+        graded.
     Version
         v0: first version.
     """
@@ -125,7 +127,10 @@ class TerminalEnv(TaskEnv[Task, Trial]):
     def _info(self, task: Task) -> Info:
         trusted = is_trusted(task)
         scores = {} if trusted is None else {"trusted": float(trusted)}
-        return {**super()._info(task), "scores": scores, "difficulty": task.difficulty}
+        info: Info = {**super()._info(task), "scores": scores, "difficulty": task.difficulty}
+        if task.turns is not None and not task.tells_budget:
+            info["system"] = single_commands(task.turns)
+        return info
 
     def _request(self, task: Task) -> str:
         return task.request(self._max_turns)
@@ -191,3 +196,13 @@ def observation_of(result: ExecResult) -> str:
         notes.append("(the shell ended, this is a new one)")
     output = result.output.rstrip("\n")
     return "\n".join([output, *notes] if output else ["(no output)", *notes])
+
+
+def single_commands(count: int) -> str:
+    """What the system message says of a task that ends by itself after so many commands."""
+    if count > 1:
+        return f"This task is graded after {count} commands, or at submit."
+    return (
+        "This task is graded after your first command, without submit: there is no command to look "
+        "around first."
+    )
