@@ -111,7 +111,7 @@ class Desk:
     async def until(self, condition: Callable[[], object], what: str) -> None:
         try:
             async with asyncio.timeout(60):
-                while not condition():
+                while not condition():  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise AssertionError(f"{what}: not seen\n{self.claw.logged()}") from None
@@ -125,7 +125,8 @@ class Desk:
 
     async def judged(self, count: int) -> dict[int, Verdict]:
         """The verdicts on all turns that have a next state, as many as are told."""
-        rules, verdicts = shipped_rules(), list[Verdict]()
+        rules = shipped_rules()
+        verdicts: list[Verdict] = []
         queue = JudgeQueue(RuleJudge(rules), self.bench.store, rules, verdicts.append)
         judging = asyncio.create_task(queue.run())
         try:
@@ -169,12 +170,14 @@ async def test_corrections_reach_the_failed_call_and_heartbeats_and_new_reach_no
     await desk.say("Thanks, that is right.", "Answer")
     await desk.command("/new")
     await desk.say("Good morning", "Answer")
+    await desk.say("Are you there?", "Answer")
     await desk.ask_in_vain("Read the file garden.txt")
     await desk.wake()
     await desk.say(WRONG, "Answer")
 
-    hello, *tries, corrected, beat, thanked = desk.turns[: desk.at("Thanks, that is right.") + 1]
-    morning, *more, second_beat, last = desk.turns[desk.at("Good morning") :]
+    _, *tries, corrected, beat, _ = desk.turns[: desk.at("Thanks, that is right.") + 1]
+    _, silent, _, *more, second_beat, _ = desk.turns[desk.at("Good morning") :]
+    assert text_of(silent.reply) == ""
     assert all("tool_calls" in turn.reply for turn in (*tries, *more))
     assert {t.kind for t in desk.turns} == {"main", "side"}
     assert [t for t in desk.turns if t.kind == "side"] == [beat, second_beat]
@@ -188,6 +191,8 @@ async def test_corrections_reach_the_failed_call_and_heartbeats_and_new_reach_no
         ["Thanks, that is right."],
         None,
         None,  # nobody answered before /new
+        ["Are you there?"],
+        None,  # it said nothing: OpenClaw asks again, in words of its own
         ["Read the file garden.txt"],
         *nothing * (len(more) - 1),
         [WRONG],
