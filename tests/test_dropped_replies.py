@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -11,6 +13,7 @@ from clawrl_gym.core.types import Message, Turn
 from clawrl_gym.dialogue.call_failures import call_failures, may_be_dropped, object_of
 from clawrl_gym.dialogue.graph import Branch, TurnGraph, TurnNode
 from tests.gateway_rig import HELLO, Bench, user
+from tests.recordings import shipped
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
 NAMED = {"X-Session-Id": "s"}
@@ -120,6 +123,53 @@ async def test_several_messages_and_a_result_before_the_reply(bench: Bench) -> N
     await ask(bench, [*history, user("Hm."), user("Wrong.")])
     assert await said_to(bench, 0) == [result]
     assert await said_to(bench, 1) == [user("Hm."), user("Wrong.")]
+
+
+STAMP = "[Sat 2026-11-28 03:53 UTC]"
+CONTEXT = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
+RUNTIME = (
+    "Runtime: agent=main | session=agent:main:main | sessionId=s-1 | host=vm | channel=webchat"
+)
+
+
+@pytest.fixture
+async def openclaws(tmp_path: Path) -> AsyncIterator[Bench]:
+    """A gateway with the rules that are shipped."""
+    one = Bench(tmp_path)
+    one.live = shipped()
+    await one.start()
+    yield one
+    await one.stop()
+
+
+@pytest.mark.parametrize("poll", ["", "\n[OpenClaw heartbeat poll]"], ids=["", "after a heartbeat"])
+async def test_openclaw_asks_the_same_again_and_then_leaves_the_reply_out(
+    openclaws: Bench, poll: str
+) -> None:
+    """As 2026.9.6 sends it: the last reply before the correction is what the correction is of."""
+    history = [user(f"{STAMP} Hello\n\n{RUNTIME}"), _reply("hi")]
+    openclaws.policy._reply = broken()
+    for _ in range(4):
+        await ask(openclaws, [*history, user(f"{STAMP} Read it"), user(CONTEXT)])
+    openclaws.policy._reply = "sorry"
+    wrong = user(f"{STAMP} That's wrong.")
+    await ask(openclaws, [*history, user(f"{STAMP} Read it{poll}"), wrong, user(CONTEXT)])
+    assert [await said_to(openclaws, at) for at in range(4)] == [None, None, None, [wrong]]
+
+
+async def test_openclaws_own_words_after_a_reply_that_said_nothing_are_no_next_state(
+    openclaws: Bench,
+) -> None:
+    asked = user(f"{STAMP} Hello\n\n{RUNTIME}")
+    openclaws.policy._reply = ""
+    await ask(openclaws, [asked, user(CONTEXT)])
+    again = (
+        f"{STAMP} The previous attempt did not produce a user-visible answer. Continue from the "
+        "current state and produce the visible answer now. Do not restart from scratch."
+    )
+    openclaws.policy._reply = "hi"
+    await ask(openclaws, [asked, user(again), user(CONTEXT)])
+    assert await said_to(openclaws, 0) is None
 
 
 async def test_a_reply_that_said_nothing_gets_its_next_state_too(bench: Bench) -> None:

@@ -89,6 +89,42 @@ def test_what_stays_of_a_heartbeat_is_not_the_users_word() -> None:
     assert merged[3] == user("And of Spain?")
 
 
+POLL = "[OpenClaw heartbeat poll]"
+STAMP = "[Sat 2026-11-28 03:53 UTC]"
+
+
+@pytest.mark.parametrize(
+    "merged", [f"{STAMP} read it\n{POLL}", f"{STAMP} read it\n{POLL}\n{POLL}", f"read it\n{POLL}"]
+)
+def test_a_heartbeat_that_was_merged_after_the_users_word_is_left_out(merged: str) -> None:
+    assert stable(user(merged)) == [user(merged.partition("\n")[0])]
+
+
+def test_who_writes_of_heartbeats_in_a_sentence_keeps_the_words() -> None:
+    said = user(f"what is this:\nit says {POLL} in my log")
+    assert stable(said) == [said]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "The previous attempt did not produce a user-visible answer. Continue from the current "
+        "state and produce the visible answer now. Do not restart from scratch.",
+        "The previous assistant turn recorded reasoning but did not produce a user-visible answer. "
+        "Continue from that partial turn and produce the visible answer now. Do not restate the "
+        "reasoning or restart from scratch.",
+        "The previous assistant turn completed its tool calls but did not produce a user-visible "
+        "answer. Continue from the current transcript and produce the final user-visible answer "
+        "now. Do not repeat completed tool calls or restart from scratch.",
+    ],
+)
+def test_what_openclaw_says_after_a_silent_reply_is_not_the_users_word(words: str) -> None:
+    for sent in (words, f"{STAMP} {words}"):
+        assert stable(user("hi"), user(sent)) == [user("hi")]
+    for quoted in (f"why is there: {words}", f"{words}\nWhat does this mean?", words[:60]):
+        assert stable(user(quoted)) == [user(quoted)]
+
+
 def test_the_messages_given_are_not_changed() -> None:
     messages = [user(f"a {BLOCK}")]
     stable(*messages)
