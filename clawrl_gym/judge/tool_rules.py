@@ -145,7 +145,9 @@ class ToolRules:
         if not several or self._is_doubted(last):
             return False
         line = replace(result, text=last)
-        return any(rule.value == 1 and rule.of_any_tool and rule.holds(line) for rule in self._rules)
+        return any(
+            rule.value == 1 and rule.of_any_tool and rule.holds(line) for rule in self._rules
+        )
 
     def _is_data(self, text: str, call: ToolUse) -> bool:
         """Whether JSON is what a tool of this name gives, and nothing in it speaks of a failure."""
