@@ -166,9 +166,51 @@ def test_fields_say_whether_the_call_failed(answer: object, value: int | None) -
 @pytest.mark.parametrize("name", ["readFile", "mcp__files__read_file", "files.read_file", "READ"])
 def test_a_reader_is_known_by_its_name_in_any_form(name: str) -> None:
     rules = ToolRules(shipped_rules())
-    log = "Error: the disk is full\nit was written\n"
+    log = "Error: the disk is full\nnothing was kept\n"
     assert rules.find(log, ToolUse(name, "")).value is None
     assert rules.find(log, ToolUse("write_log", "")).value == -1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "attempt 1: connection timed out\nattempt 2: connection reset by peer\nSaved a.iso",
+        "error: lock held by 4711\nlock released\nDeployed 3 services",
+        "upload failed, trying the mirror\nUploaded 12 files to the mirror",
+        "fatal: no upstream yet, making one\nPushed main to origin/main",
+        "npm ERR! code ECONNRESET\nInstalled 41 packages in 9s",
+    ],
+)
+def test_what_failed_before_it_was_done_after_all_is_no_failure(text: str) -> None:
+    rules = ToolRules(shipped_rules())
+    assert rules.find(text, ToolUse("run_step", "")).value is None
+    assert rules.find(f"{text}\nexit code 1", ToolUse("run_step", "")).value == -1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd /srv && cat app.log",
+        "sudo journalctl -u db",
+        "ssh web1 tail -n 20 /var/log/app.log",
+        "gh issue view 12",
+        "kubectl logs pod/web",
+        "LANG=C git log -3",
+    ],
+)
+def test_a_command_that_shows_a_log_has_not_failed_with_it(command: str) -> None:
+    rules = ToolRules(shipped_rules())
+    log = "12:01 boot\nerror: the disk is full\n12:03 idle"
+    assert rules.find(log, ToolUse("exec", command)).value is None
+    assert rules.find(log, ToolUse("exec", "make all")).value == -1
+    assert rules.find(f"{log}\n\n(exit code 1)", ToolUse("exec", command)).value == -1
+
+
+@pytest.mark.parametrize("name", ["git_blame", "translate", "slack_messages", "list_tickets"])
+def test_a_line_that_a_tool_tells_of_somebody_else_is_no_failure(name: str) -> None:
+    rules = ToolRules(shipped_rules())
+    assert rules.find("Jo Lind: the deploy failed with code 3", ToolUse(name, "")).value is None
+    assert rules.find("the deploy failed with code 3", ToolUse("deploy", "")).value == -1
 
 
 def test_a_user_adds_a_rule_for_results_and_wrong_ones_are_one_clear_error() -> None:

@@ -43,8 +43,6 @@ class ReplyRule(Part):
     none of them holds, the value is this rule's."""
     otherwise: bool = False
     """True: it holds only where no other rule does."""
-    opens: bool = False
-    """True: what follows the words that match is what they ask for, so it says nothing of them."""
     value: Literal[-1, 0, 1]
     """Of the rules that hold, 0 wins over -1 and -1 over +1. Where none holds, the judge abstains:
     nobody knows what was meant."""

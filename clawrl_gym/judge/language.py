@@ -113,6 +113,11 @@ class Language:
         known = [word in mine or word.startswith(begun) for word in words]
         return sum(known) / len(words) if words else 1.0
 
+    def speaks(self, text: str) -> bool:
+        """Whether at least half of a text's words are common ones. A script without spaces is sign
+        enough."""
+        return not self.writing.spaces or self.knows(text, "") >= _KNOWN_IF_NEAR
+
 
 class Probable(Protocol):
     """What a text's language may be."""

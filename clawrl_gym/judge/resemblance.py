@@ -45,17 +45,17 @@ _FIRST_SITUATION = _FIRST_CONTEXT + _CONTEXT_PLACES
 _SITUATION_PLACES = 1 << 15
 SIZE = _FIRST_SITUATION + _SITUATION_PLACES
 """Of the table."""
-COMPLAINT_BY_RULE = 0.25
+COMPLAINT_BY_RULE = -0.2
 """Log-odds of a complaint above which a rule's -1 is believed."""
 COMPLAINT = 2.0
 """Log-odds above which an answer is a complaint without a rule."""
 COMPLAINT_AFTER_QUESTION = 7.0
 """The same of a rule's -1 after a question of the reply: "no" is an answer there."""
-PRAISE_BY_RULE = -2.0
+PRAISE_BY_RULE = -2.5
 """Log-odds of praise above which a rule's +1 is believed: praise may be meant otherwise."""
-NO_COMPLAINT = -1.0
+NO_COMPLAINT = 0.0
 """Log-odds of a complaint below which it is."""
-PRAISE = 1.5
+PRAISE = 0.5
 """Log-odds above which an answer is praise without a rule."""
 _LONGEST = 5
 """Letters of an n-gram."""

@@ -135,9 +135,12 @@ class Speech:
         return read, hits
 
     def _is_certain(self, opening: str, read: list[str]) -> bool:
-        """Whether an answer is surely in one of these languages, its words apart."""
+        """Whether an answer is surely in one of these languages: the library is clear, and half of
+        the words are known. Romanised Hindi with "thanks" in it looks like English to both."""
         needed = readings(opening, self._languages, self._probable)
-        return any(not needed.get(code, 1.0) for code in read)
+        return any(
+            not needed.get(code, 1.0) and self._languages[code].speaks(opening) for code in read
+        )
 
     def _as_before(self, opening: str, request: str) -> list[str]:
         """The request's language, for an answer too short to tell its own. No rule reads it."""

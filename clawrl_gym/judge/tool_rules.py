@@ -135,8 +135,19 @@ class ToolRules:
         for value in (0, -1, 1):
             for rule in matching:
                 if rule.value == value and not (rule.doubtless and in_doubt):
-                    return self._by(rule)
+                    recovered = value == -1 and not rule.of_contents and self._ends_well(result)
+                    return _CONTRADICTION if recovered else self._by(rule)
         return _UNKNOWN
+
+    def _ends_well(self, result: _Result) -> bool:
+        """Whether the last of several lines is a success: what failed before was tried again."""
+        _, several, last = result.text.rpartition("\n")
+        if not several or self._is_doubted(last):
+            return False
+        line = replace(result, text=last)
+        return any(
+            rule.value == 1 and rule.of_any_tool and rule.holds(line) for rule in self._rules
+        )
 
     def _is_data(self, text: str, call: ToolUse) -> bool:
         """Whether JSON is what a tool of this name gives, and nothing in it speaks of a failure."""
@@ -196,7 +207,7 @@ class _ToolRule:
         self.name = name
         self.value = rule.value
         self.weight = rule.weight
-        self._of_contents = rule.of_contents
+        self.of_contents = rule.of_contents
         self.doubtless = rule.doubtless
         self._head = _optional(rule.head, words)
         self._line = None if rule.line is None else compiled(f"(?m:^)(?:{rule.line})", words, _KEY)
@@ -204,12 +215,16 @@ class _ToolRule:
         self._tools = _optional(rule.tools, words)
 
     @property
+    def of_any_tool(self) -> bool:
+        return self._tools is None
+
+    @property
     def is_fact(self) -> bool:
         """Whether it is a success that any tool tells even with contents, such as an exit code."""
-        return self.value == 1 and self._of_contents and self._tools is None
+        return self.value == 1 and self.of_contents and self.of_any_tool
 
     def holds(self, result: _Result) -> bool:
-        if result.is_contents and not self._of_contents:
+        if result.is_contents and not self.of_contents:
             return False
         if self._tools is not None and not self._tools.search(result.tool):
             return False

@@ -107,8 +107,6 @@ class Hit:
     """The person wants something for the future, too."""
     otherwise: bool = False
     """No rule about the reply holds."""
-    opens: bool = False
-    """What follows the words is what they ask for."""
 
 
 class UserRules:
@@ -141,7 +139,7 @@ class UserRules:
             words = rule.finds(opening, clauses, after_question)
             if words is None:
                 continue
-            hit = Hit(rule.name, rule.value, words, rule.lasting, rule.otherwise, rule.opens)
+            hit = Hit(rule.name, rule.value, words, rule.lasting, rule.otherwise)
             if rule.lasting:
                 lasting = lasting or hit
             elif rule.otherwise:
@@ -170,7 +168,6 @@ class _UserRule:
         self.value = rule.value
         self.lasting = rule.lasting
         self.otherwise = rule.otherwise
-        self.opens = rule.opens
         self._first = rule.first
         self._rest_chars = rule.rest_chars
         self._after_question = rule.after_question

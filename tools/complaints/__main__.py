@@ -15,6 +15,7 @@ import numpy as np
 
 from clawrl_gym.judge.resemblance import WEIGHTS, Odds, asks
 from tools.complaints.recipe import (
+    TALK,
     Answer,
     answers,
     fitted,
@@ -31,17 +32,19 @@ _BOUNDS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cross-validate", action="store_true", help="weigh bounds, make nothing")
-    training, tested = [*answers(), *followups(), *taken_back()], talk()
+    training, lists = [*answers(), *followups(), *taken_back()], list(map(talk, TALK))
     if parser.parse_args().cross_validate:
-        _print_bounds(tested, unseen_odds(training, tested))
+        for path, listed, odds in zip(TALK, lists, unseen_odds(training, lists), strict=True):
+            print(f"{path.stem}, by weights made without it: complaint/praise above each bound")
+            _print_bounds(listed, odds)
         return
-    weights = fitted([*training, *tested])
+    weights = fitted([*training, *(each for listed in lists for each in listed)])
     np.savez_compressed(WEIGHTS, weights_FK=weights.weights_FK, bias_K=weights.bias_K)
     print(f"{WEIGHTS}: {WEIGHTS.stat().st_size / 1024:.0f} KB")
 
 
 def _print_bounds(tested: Sequence[Answer], odds: Sequence[Odds]) -> None:
-    """Shares above each bound, by what rules say and whether the reply asked something."""
+    """How many are above each bound, by what rules say and whether the reply asked something."""
     rows = [
         (each.kind, _said(each), asks(each.reply), own)
         for each, own in zip(tested, odds, strict=True)

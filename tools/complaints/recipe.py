@@ -6,7 +6,9 @@ which a few combinations are taken: "{too|far too} {long|short}"; `exchanges/` h
 request and the reply before them. Most of what people say is neither complaint nor praise:
 `followups/` holds answers to a question of the reply, acknowledgements and requests with bad words
 about others, which are put after drawn replies, as are the requests of other exchanges. All were
-written after the rules and without them. `TALK` was written by people who saw neither.
+written after the rules and without them. The lists of `TALK` were each written by somebody else,
+who saw neither the rules nor another list: a bound holds for unseen talk if it holds for each of
+them by weights made without it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ SITUATIONS = Path(__file__).parent / "situations"
 EXCHANGES = Path(__file__).parent / "exchanges"
 FOLLOWUPS = Path(__file__).parent / "followups"
 _ROOT = Path(__file__).parent.parent.parent
-TALK = _ROOT / "tests" / "fixtures" / "judge_blind" / "dev_talk.jsonl"
+TALK = (
+    _ROOT / "tests" / "fixtures" / "judge_blind" / "dev_talk.jsonl",
+    *sorted((Path(__file__).parent / "talk").glob("*.jsonl")),
+)
 _RULES = _ROOT / "conf" / "judge" / "rule.yaml"
 KINDS = ("complaint", "praise", "neutral", "future")
 _MIXED = "mixed"
@@ -70,7 +75,6 @@ _IN_CONTEXT_COUNTS = 3.0
 """An answer with what it answers counts for so many others."""
 _TALK_COUNTS = 20.0
 _TALK = "talk"
-_PARTS = 5
 _CHUNK = 200
 _CLASSES = {"complaint": 1, "praise": 2}
 """Anything else is 0."""
@@ -183,7 +187,7 @@ def taken_back() -> list[Answer]:
     ]
 
 
-def talk(path: Path = TALK) -> list[Answer]:
+def talk(path: Path) -> list[Answer]:
     """A list of writers who saw neither rules nor these lists."""
     rows = map(json.loads, path.read_text("utf-8").splitlines())
     return [
@@ -240,21 +244,19 @@ def _counts(answer: Answer) -> float:
     return _IN_CONTEXT_COUNTS if answer.reply else 1.0
 
 
-def unseen_odds(training: Sequence[Answer], tested: Sequence[Answer]) -> list[Odds]:
-    """Of each tested answer, by weights that were made of the training and the others."""
-    features_A = numbered([*training, *tested])
-    first = len(training)
-    everything = [*training, *tested]
-    part_A = [zlib.crc32(answer.text.encode()) % _PARTS for answer in everything]
-    odds: dict[int, Odds] = {}
-    for part in range(_PARTS):
-        rows = [at for at in range(len(everything)) if at < first or part_A[at] != part]
-        weights = _fitted([everything[at] for at in rows], [features_A[at] for at in rows])
-        for at in range(first, len(everything)):
-            if part_A[at] == part:
-                each = everything[at]
-                odds[at] = weights.odds(each.text, each.request, each.reply, hit_of(each))
-    return [odds[at] for at in sorted(odds)]
+def unseen_odds(training: Sequence[Answer], lists: Sequence[Sequence[Answer]]) -> list[list[Odds]]:
+    """Of each list's answers, by weights that were made of the training and the other lists."""
+    features_A = numbered(training)
+    features_L = [numbered(listed) for listed in lists]
+    odds = []
+    for left_out, listed in enumerate(lists):
+        others = [at for at in range(len(lists)) if at != left_out]
+        weights = _fitted(
+            [*training, *(each for at in others for each in lists[at])],
+            [*features_A, *(each for at in others for each in features_L[at])],
+        )
+        odds.append([weights.odds(e.text, e.request, e.reply, hit_of(e)) for e in listed])
+    return odds
 
 
 def _lines(kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
