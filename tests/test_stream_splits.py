@@ -100,8 +100,8 @@ def add(said: Message, delta: dict[str, Any]) -> None:
         calls = said.setdefault("tool_calls", [])
         if part["index"] == len(calls):
             function = {"name": part["function"]["name"], "arguments": ""}
-            calls.append({"id": part["id"], "type": "function", "function": function})  # type: ignore[arg-type, typeddict-item]
-        function = calls[part["index"]]["function"]  # type: ignore[assignment]
+            calls.append({"id": part["id"], "type": "function", "function": function})  # type: ignore[typeddict-item]
+        function = calls[part["index"]]["function"]
         function["arguments"] += part["function"].get("arguments") or ""
 
 
