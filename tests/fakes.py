@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import text_of
@@ -13,6 +15,7 @@ from clawrl_gym.core.types import ChatBody, Message, ToolCall
 from clawrl_gym.gateway.versions import VersionJson
 from clawrl_gym.policy.client import Generation, Sampling
 from clawrl_gym.policy.generation import Delta, Piece, ToolCallDelta
+from tests.merging_stream import joined, one_by_one, splits, with_calls_last
 from tests.stepped_policy import SteppedPolicy
 
 START, END = 1, 2
@@ -38,20 +41,27 @@ def sampled(text: str, end: bool = True) -> list[int]:
     return [_FIRST_CHAR + ord(char) for char in text] + ([END] if end else [])
 
 
+_THOUGHT = re.compile(r"\A<thought>(.*?)</thought>", re.DOTALL)
 _CALL = re.compile(r"<tool_call>(\S+) (.*?)</tool_call>", re.DOTALL)
 
 
 def spell(reply: Message | str) -> str:
-    """A reply as the policy writes it: `<tool_call>NAME ARGUMENTS</tool_call>` for each call."""
+    """A reply as the policy writes it: `<thought>REASONING</thought>`, what it says, and
+    `<tool_call>NAME ARGUMENTS</tool_call>` for each call."""
     if isinstance(reply, str):
         return reply
+    reasoning = reply.get("reasoning_content")
     calls = [call["function"] for call in reply.get("tool_calls") or []]
     written = [f"<tool_call>{call['name']} {call['arguments']}</tool_call>" for call in calls]
-    return text_of(reply) + "".join(written)
+    thought = f"<thought>{reasoning}</thought>" if reasoning else ""
+    return thought + text_of(reply) + "".join(written)
 
 
 class FakePolicy(SteppedPolicy):
-    """A policy whose chat template is `<|role:content|>` for each message and `<|assistant:`."""
+    """A policy whose chat template is `<|role:content|>` for each message and `<|assistant:`.
+
+    Its streams merge and split as an engine's under load do, the same reply always in the same way.
+    """
 
     def __init__(
         self, reply: Callable[[list[Message]], Message | str] | Message | str = "ok"
@@ -60,9 +70,13 @@ class FakePolicy(SteppedPolicy):
         self.delay_s = 0.0
         """Of each generation; of a stream's first piece."""
         self.piece_s = 0.0
-        """Between two pieces of a stream."""
+        """Between two pieces of a stream, which are a token each then: a test looks at a moment."""
+        self.seed = 0
+        """Another one merges and splits streams in another way."""
+        self.is_one_by_one = False
+        """A piece a token, for tests of a stream's form."""
         self.dies_after: int | None = None
-        """Pieces after which a stream fails, once."""
+        """Tokens after which a stream fails, once."""
         self.down = 0
         """Next calls that find the policy unreachable."""
         self.max_prompt: int | None = None
@@ -123,32 +137,53 @@ class FakePolicy(SteppedPolicy):
         request_id: str | None = None,
         already: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]:
-        """The reply of `generate`, a piece a character, and one for the end token."""
+        """The reply of `generate`, in pieces."""
         messages = self._last if body is None else body["messages"]
         await self._reach()
         with self._counting_cancelled():
             await asyncio.sleep(self.delay_s)
             made = self._generation(prompt_ids, sampling, messages, version)
-            steps = [[token] for token in made.sampled_ids_T] or [[]]
-            deltas = _deltas(made, calls=body is not None)
-            for at, (ids_T, delta) in enumerate(zip(steps, deltas, strict=True)):
-                if at < sum(len(piece.ids_T) for piece in already):
-                    continue
-                if at == self.dies_after:
-                    self.dies_after = None
-                    raise PolicyUnavailable("vLLM cannot be reached: it died")
-                done = made if at + 1 == len(steps) else None
-                yield Piece(ids_T, [-0.5] * len(ids_T), delta, done, [version] * len(ids_T))
+            for piece in self._pieces(made, already, is_read=body is not None):
+                yield piece
                 await asyncio.sleep(self.piece_s)
+
+    def _pieces(
+        self, made: Generation, already: Sequence[Piece], *, is_read: bool
+    ) -> Iterator[Piece]:
+        """Those after `already`; `is_read`: thoughts and calls are told apart from the text."""
+        draw = random.Random(f"{self.seed} {made.sampled_ids_T}")
+        is_one_by_one = self.is_one_by_one or self.piece_s > 0
+        deltas_T = _deltas(made, is_read=is_read)
+        if draw.random() < 0.5 and not is_one_by_one:
+            deltas_T = with_calls_last(deltas_T)
+        first, count = sum(len(piece.ids_T) for piece in already), len(made.sampled_ids_T)
+        versions_T = [version for piece in already for version in piece.versions_T]
+        made = replace(made, versions_T=versions_T + made.versions_T[first:])
+        border = self.dies_after
+        way = one_by_one(first, count) if is_one_by_one else splits(first, count, draw, border)
+        steps = [*way]
+        for at, split in enumerate(steps, 1):
+            if border is not None and split.ids.start == border:
+                self.dies_after = None
+                raise PolicyUnavailable("vLLM cannot be reached: it died")
+            yield Piece(
+                made.sampled_ids_T[split.ids],
+                made.logprobs_T[split.ids],
+                joined(deltas_T[split.deltas]),
+                made if at == len(steps) else None,
+                made.versions_T[split.ids],
+            )
 
     async def parse(self, body: ChatBody, generation: Generation) -> Message:
         await self._reach()
         text = _text(generation)
         calls = _calls(text, generation)
-        content = _CALL.sub("", text)
+        content = _CALL.sub("", _THOUGHT.sub("", text))
         reply: Message = {"role": "assistant", "content": content or (None if calls else "")}
         if calls:
             reply["tool_calls"] = calls
+        if thought := _THOUGHT.match(text):
+            reply["reasoning_content"] = thought[1]
         return reply
 
     async def tokenize(self, text: str) -> list[int]:
@@ -209,11 +244,17 @@ def _calls(text: str, generation: Generation) -> list[ToolCall]:
     ]
 
 
-def _deltas(generation: Generation, calls: bool) -> list[Delta]:
-    """One for each sampled id; the marks of a call and the end token add nothing."""
+def _deltas(generation: Generation, *, is_read: bool) -> list[Delta]:
+    """One for each sampled id; the marks of a thought or a call and the end token add nothing."""
     text = _text(generation)
     deltas: list[Delta] = [{"content": char} for char in text]
-    found = list(_CALL.finditer(text)) if calls else []
+    thought = _THOUGHT.match(text) if is_read else None
+    if thought is not None:
+        for at in range(thought.end()):
+            deltas[at] = {}
+        for at in range(*thought.span(1)):
+            deltas[at] = {"reasoning_content": text[at]}
+    found = list(_CALL.finditer(text)) if is_read else []
     for index, (match, call) in enumerate(zip(found, _calls(text, generation), strict=False)):
         for at in range(*match.span()):
             deltas[at] = {}
@@ -226,7 +267,7 @@ def _deltas(generation: Generation, calls: bool) -> list[Delta]:
         for at in range(*match.span(2)):
             more: ToolCallDelta = {"index": index, "function": {"arguments": text[at]}}
             deltas[at] = {"tool_calls": [more]}
-    return deltas + [{}] * (max(1, len(generation.sampled_ids_T)) - len(text))
+    return deltas + [{}] * (len(generation.sampled_ids_T) - len(text))
 
 
 class FakeKeeper:

@@ -24,6 +24,7 @@ TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {}}}]
 
 
 async def test_a_stream_has_the_openai_form(bench: Bench) -> None:
+    bench.policy.is_one_by_one = True
     events = await bench.events(HELLO)
     assert events[-1] == "[DONE]"
     first, *middle, last = events[:-1]
@@ -81,22 +82,16 @@ async def test_the_first_token_arrives_before_the_last_is_sampled(bench: Bench) 
 async def test_reasoning_is_streamed_and_recorded(bench: Bench) -> None:
     """Of the reference, 1.8: reasoning was dropped from streams."""
 
-    class Thinker(FakePolicy):
-        async def stream(self, *args: Any, **kwargs: Any) -> Any:
-            async for piece in super().stream(*args, **kwargs):
-                delta = piece.delta
-                if delta.get("content") == "h":
-                    delta = {"reasoning_content": "hm"}
-                yield type(piece)(
-                    piece.ids_T, piece.logprobs_T, delta, piece.generation, piece.versions_T
-                )
-
-    bench.policy = Thinker("h42")
+    said: Message = {"role": "assistant", "content": "42", "reasoning_content": "hm"}
+    bench.policy = FakePolicy(said)
     await bench.restart()
     events = await bench.events(HELLO)
-    assert events[1]["choices"][0]["delta"] == {"reasoning_content": "hm", "reasoning": "hm"}
+    deltas = [event["choices"][0]["delta"] for event in events[:-1]]
+    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "hm"
+    assert all(delta.get("reasoning") == delta.get("reasoning_content") for delta in deltas)
+    assert text_of(events) == "42"
     (turn,) = await bench.store.turns_of("s1")
-    assert turn.reply == {"role": "assistant", "content": "42", "reasoning_content": "hm"}
+    assert turn.reply == said
 
 
 async def test_tool_calls_are_streamed_bit_by_bit(bench: Bench) -> None:
@@ -139,6 +134,7 @@ async def test_the_end_goes_out_after_the_turn_is_on_disk(bench: Bench) -> None:
         return await add_turn(*args, **kwargs)
 
     bench.store.add_turn = slow  # type: ignore[method-assign]
+    bench.policy.is_one_by_one = True
     async with bench.stream(HELLO) as answer:
         told = b""
         while b'"k"' not in told:
@@ -412,6 +408,7 @@ def request_of(bench: Bench, body: Any) -> bytes:
 async def test_a_client_that_reads_nothing_is_cut_off(bench: Bench) -> None:
     """What it does not read is bounded, and it is not waited for forever."""
     bench.policy = FakePolicy("x" * 150_000)
+    bench.policy.is_one_by_one = True
     await bench.restart()
     loop = asyncio.get_running_loop()
     with socket.socket() as small:
@@ -428,6 +425,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(bench: Bench) -> None:
 
 async def test_a_client_that_reads_slowly_gets_everything(bench: Bench) -> None:
     bench.policy = FakePolicy("x" * 20_000)
+    bench.policy.is_one_by_one = True
     await bench.restart()
     async with bench.stream(HELLO) as answer:
         raw = b""

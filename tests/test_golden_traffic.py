@@ -289,6 +289,7 @@ async def traffic(folder: Path) -> dict[str, list[str]]:
     bench.live = compose("serve", [], ServeConfig).live
     bench.users = Users(folder)
     bench.policy = FakePolicy(_reply)
+    bench.policy.is_one_by_one = True
     await bench.start()
     told: dict[str, list[str]] = {}
     for part in (conversations, feedback, sessions, limits, elsewhere):

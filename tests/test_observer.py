@@ -21,6 +21,9 @@ from clawrl_gym.run.counts import ServingCounts, TrainingCounts
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.loop import Update
+from clawrl_gym.ui.report import request_facts
+from clawrl_gym.ui.run_data import read_run
+from tests.fake_run import make_run
 from tests.test_rule_hints import Words
 
 
@@ -136,6 +139,31 @@ async def test_what_is_judged_and_learned_is_counted_for_those_who_watch_from_ou
     assert stats.learning.verdicts == {("rule", "negative"): 1}
     assert stats.learning.abstentions == {"rule": 1}
     assert (stats.learning.updates, stats.learning.samples) == (1, 0)
+
+
+async def test_replies_that_no_client_can_use_are_in_the_metrics_and_the_report(
+    tmp_path: Path,
+) -> None:
+    make_run(tmp_path, steps=1, heldout=False, store=False)
+    metrics = Metrics(tmp_path, "none", {})
+    queue: Any = SimpleNamespace(counters=Counter(), waiting=0)
+    collector: Any = SimpleNamespace(counters=Counter())
+    stats = GatewayStats(failed_calls=3, noted_replies=2)
+    served: Any = SimpleNamespace(gateway=SimpleNamespace(**vars(GATEWAY) | {"stats": stats}))
+    view: Any = RecordingView()
+    ready: Any = SimpleNamespace(waiting_samples=0, flush_in_s=0.0)
+    counts = ServingCounts(served, collector, queue, ready, MachineTurns())
+    observer = Observer(metrics, TIMELINE, view, served, counts)
+    await observer.update(update(2))
+    stats.failed_calls = 5
+    await observer.update(update(3))
+    metrics.close()
+    steps = [(s["requests/failed_calls"], s["requests/noted_replies"]) for s in view.steps]
+    assert steps == [(3, 2), (5, 2)]
+    assert request_facts(read_run(tmp_path)) == [
+        ("turns with a tool call that no client can carry out", "5"),
+        ("turns whose tool calls were read with a reservation", "2"),
+    ]
 
 
 async def test_an_attempt_that_failed_is_an_error_and_a_message_and_no_reward(

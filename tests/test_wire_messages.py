@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.core.types import Message
 from clawrl_gym.gateway.requests import ChatRequest, parse_as
 from tests.fakes import FakePolicy
 from tests.gateway_rig import HELLO, Bench, user
@@ -203,26 +204,13 @@ async def test_an_odd_part_is_left_out_for_good_and_named(bench: Bench) -> None:
 async def test_a_thinking_conversation_goes_on_whichever_name_its_client_knows(
     bench: Bench, name: str, stream: bool
 ) -> None:
-    class Thinker(FakePolicy):
-        async def stream(self, *args: Any, **kwargs: Any) -> Any:
-            async for piece in super().stream(*args, **kwargs):
-                delta = piece.delta
-                if delta.get("content") == "h":
-                    delta = {"reasoning_content": "hm"}
-                yield type(piece)(
-                    piece.ids_T, piece.logprobs_T, delta, piece.generation, piece.versions_T
-                )
-
-        async def parse(self, body: Any, generation: Any) -> Any:
-            reply = await super().parse(body, generation)
-            return {**reply, "content": "42", "reasoning_content": "hm"}
-
-    bench.policy = Thinker("h42")
+    said: Message = {"role": "assistant", "content": "42", "reasoning_content": "hm"}
+    bench.policy = FakePolicy(said)
     await bench.restart()
     if stream:
         events = await bench.events(HELLO)
         deltas = [e["choices"][0]["delta"] for e in events if e != "[DONE]" and e["choices"]]
-        assert [delta[name] for delta in deltas if name in delta] == ["hm"]
+        assert "".join(delta.get(name, "") for delta in deltas) == "hm"
     else:
         assert dict(await bench.say(HELLO))[name] == "hm"
     returned: Any = {"role": "assistant", "content": "42", name: "hm"}

@@ -245,7 +245,8 @@ def _of_requests(stats: GatewayStats, of_environments: int = 0) -> dict[str, flo
     replaced["environment"] += of_environments
     counts = {f"{REQUESTS_PREFIX}replaced/{sender}": n for sender, n in replaced.items()}
     counts |= {f"{REQUESTS_PREFIX}untrainable/{name}": n for name, n in stats.untrainable.items()}
-    counts[f"{REQUESTS_PREFIX}unread"] = stats.unread
+    for name in ("unread", "failed_calls", "noted_replies"):
+        counts[f"{REQUESTS_PREFIX}{name}"] = getattr(stats, name)
     return {name: float(count) for name, count in counts.items() if count}
 
 

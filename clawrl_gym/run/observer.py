@@ -21,6 +21,7 @@ from clawrl_gym.core.types import Episode, Turn, Verdict
 from clawrl_gym.gateway.prometheus import LearningStats
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.run.untrainable_turns import UntrainableTurns
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.ui.judging import reading_of
 from clawrl_gym.ui.transcripts import Decoder
@@ -63,14 +64,17 @@ class Observer:
         served: ObservedPolicy,
         counts: Counts,
         decoder: Decoder | None = None,
+        untrainable_turns: UntrainableTurns | None = None,
     ) -> None:
-        """Without a decoder the view shows no words that were distilled."""
+        """Without a decoder the view shows no words that were distilled. `untrainable_turns`: of
+        clients that choose their own sampling; None where nobody does, or nothing learns."""
         self._metrics = metrics
         self._timeline = timeline
         self._view = view
         self._served = served
         self._counts = counts
         self._decoder = decoder
+        self._untrainable_turns = untrainable_turns
         self._errors = Repeats(view.message)
 
     @property
@@ -89,6 +93,8 @@ class Observer:
         """A turn of a conversation was recorded."""
         self._counts.count(turn)
         self._view.turn(turn)
+        if self._untrainable_turns is not None:
+            self._untrainable_turns.add(turn)
 
     def verdict(self, verdict: Verdict) -> None:
         """A turn of a conversation was judged."""

@@ -34,6 +34,7 @@ from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.remote_checkpoints import copied_checkpoints
+from clawrl_gym.run.untrainable_turns import UntrainableTurns
 from clawrl_gym.run.user_lines import UserLines
 from clawrl_gym.run.users import Departures
 from clawrl_gym.run.versions import LiveVersions
@@ -172,6 +173,7 @@ class Service:
                 parts.policy, self._collector, self._queue, self._ready, self._machine_turns
             ),
             find_tokenizer([parts.policy.model]),
+            UntrainableTurns(self._view.message) if config.learn else None,
         )
         hooks = Hooks(
             on_turn=self._observer.turn,

@@ -340,11 +340,14 @@ def merge_facts(run: RunData) -> list[tuple[str, str]]:
 
 
 def request_facts(run: RunData) -> list[tuple[str, str]]:
-    """What requests and environments brought that was not used as it was sent."""
+    """What requests and environments brought that was not used as it was sent, and replies that
+    could not be used as they were."""
     labels = {
         "unread": "fields and parts without effect",
         "untrainable": "turns not trained on, for their sampling",
         "replaced": "invalid characters replaced, from the",
+        "failed_calls": "turns with a tool call that no client can carry out",
+        "noted_replies": "turns whose tool calls were read with a reservation",
     }
     names = {name for row in run.rows for name in row if name.startswith(REQUESTS_PREFIX)}
     facts = []
