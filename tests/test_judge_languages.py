@@ -31,7 +31,7 @@ def test_complaints_are_seen_and_never_reinforced(code: str, half: str) -> None:
     said = [answer for answer in answers(code, half) if answer.kind == "complaint"]
     values = [finding_of(speech(), answer).value for answer in said]
     assert not {0, 1} & set(values)
-    assert values.count(-1) >= 0.8 * len(values)
+    assert values.count(-1) >= 0.75 * len(values)
 
 
 @pytest.mark.parametrize("half", HALVES)

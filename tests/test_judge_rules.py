@@ -80,7 +80,6 @@ shorter please
 a bit more casual, please
 less formal
 more details please
-don't use bullet points
 please don't add emojis
 stop apologizing
 there's a typo in your answer
