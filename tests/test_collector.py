@@ -168,7 +168,7 @@ async def test_what_a_terminal_shows_is_no_persons_word_and_a_persons_word_is_no
     rules = RuleJudge(shipped_rules())
     command = reply("```bash\nmake\n```")
     texts = {"a": "thanks\n(exit code 2)", "b": "that's wrong"}
-    for number, (people, expected) in enumerate(((False, [-1, 1]), (True, [1, -1]))):
+    for number, (people, expected) in enumerate(((False, [-1, 1]), (True, [None, -1]))):
         episodes = [
             await played(store, f"{name}{number}", float(name == "a"), text, reply=command)
             for name, text in texts.items()

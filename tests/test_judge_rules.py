@@ -144,7 +144,6 @@ NEUTRAL = """
 next question: what is the capital of Peru?
 Now let's write the tests
 Moving on, how do I cook rice?
-okay, next task
 What is the capital of France?
 Read both notes.txt and todo.txt please
 Write hello to out.txt now

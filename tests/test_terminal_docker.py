@@ -104,6 +104,7 @@ def test_an_image_that_does_not_build_is_an_error_of_the_task(tmp_path):
 def test_a_build_cannot_reach_out_of_its_folder(tmp_path):
     (tmp_path / "secret").write_text("secret")
     folder = write(tmp_path / "tasks" / "task", BUILT)
+    (folder / "solution" / "solve.sh").unlink()
     (folder / "environment" / "link").symlink_to(tmp_path / "secret")
     dockerfile = "FROM clawrl/base:1\nWORKDIR /app\nCOPY . .\nRUN ! cat link\n"
     (folder / "environment" / "Dockerfile").write_text(dockerfile)
@@ -124,7 +125,8 @@ def test_an_entrypoint_is_started_in_the_background(tmp_path):
         "[environment]\n"
         "healthcheck = { command = 'test -f /tmp/up', interval_sec = 0.1, retries = 100 }\n"
     )
-    write(tmp_path / "task", BUILT, **{"environment/Dockerfile": dockerfile, "task.toml": toml})
+    changes = {"environment/Dockerfile": dockerfile, "task.toml": toml, "solution/solve.sh": None}
+    write(tmp_path / "task", BUILT, **changes)
     assert play(tmp_path, ["cat /tmp/up"])[1][0] == "up"
 
 
