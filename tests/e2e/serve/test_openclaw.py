@@ -29,9 +29,9 @@ pytestmark = [
 ]
 
 USER, OTHER = USERS
-WRONG = "No, that is wrong."
+WRONG = "That's wrong."
 RIGHT = "Thanks, that is right."
-COMPLAINTS = ("No, that is wrong.", "Das ist leider falsch.", "不对,答案是错的。")
+COMPLAINTS = ("That's wrong.", "Das ist leider falsch.", "不对,答案是错的。")
 FILES = {"garden.txt": "willow raven\nsalt\n", "kitten.txt": "amber\n"}
 STAMP = re.compile(r"^\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d [^\]]+\] ")
 
