@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.descendants import descendants
+from clawrl_gym.core.types import Sample
 from clawrl_gym.store import StoreReader
 from tests.e2e.runs import ROOT, still_alive
 from tests.e2e.serving import Serving
+from tests.waiting import becomes_true
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -85,25 +87,27 @@ def test_an_earlier_version_serves_again_and_is_learned_from(serving: Serving) -
     serving.wait_for(f"update {before + 2}", after=seen)
 
 
+def trained_samples(folder: Path, turn_id: int) -> list[Sample]:
+    """Those of a turn that an update has used."""
+    store = StoreReader(folder)
+    try:
+        versions = [update.version for update in store.updates()]
+        samples = [sample for version in versions for sample in store.samples_of_update(version)]
+    finally:
+        store.close()
+    return [sample for sample in samples if sample.turn_id == turn_id]
+
+
 def test_a_persons_correction_is_distilled_while_serving(serving: Serving) -> None:
     seen = len(serving.lines)
     serving.chat("corrected", [{"role": "user", "content": "Tom has 3 pens and gets 4 more."}])
     correction = {"session_id": "corrected", "text": "say it in short casual words"}
     answer = serving.http.post("/v1/feedback", json=correction)
     assert answer.status_code == 200, answer.text
-    verdict = serving.wait_for("feedback", after=seen)
-    serving.wait_for("update ", after=serving.lines.index(verdict, seen))
+    serving.wait_for("feedback", after=seen)
     (turn,) = serving.session("corrected")["turns"]
-    store = StoreReader(serving.folder)
-    try:
-        samples = [
-            sample
-            for update in store.updates()
-            for sample in store.samples_of_update(update.version)
-        ]
-    finally:
-        store.close()
-    (sample,) = [sample for sample in samples if sample.turn_id == turn["id"]]
+    assert becomes_true(lambda: trained_samples(serving.folder, turn["id"]))
+    (sample,) = trained_samples(serving.folder, turn["id"])
     assert [len(lesson.prompts) for lesson in sample.lessons] == [1]
     assert any(sample.distill_T)
 

@@ -21,11 +21,12 @@ SETTINGS = ("learner=lora", "policy.serve=adapters", "live.batch_turns=2", "lear
 
 
 def chat(http: httpx.Client, words: str, session_id: str | None = None) -> tuple[str, int]:
-    """The reply, and the version that it came from; without a session it is a side turn."""
+    """The reply, and the version that it came from. Without a session it is a greedy side turn;
+    greedy turns are not trained on."""
     headers = {"X-Turn-Type": "side"} if session_id is None else {"X-Session-Id": session_id}
-    body = {
-        "messages": [{"role": "user", "content": words}], "max_tokens": 24, "temperature": 0,
-    }  # fmt: skip
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": words}], "max_tokens": 24}
+    if session_id is None:
+        body["temperature"] = 0
     answer = http.post("/v1/chat/completions", json=body, headers=headers)
     assert answer.status_code == 200, answer.text
     message: dict[str, Any] = answer.json()["choices"][0]["message"]
