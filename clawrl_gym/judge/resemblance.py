@@ -45,7 +45,7 @@ _FIRST_SITUATION = _FIRST_CONTEXT + _CONTEXT_PLACES
 _SITUATION_PLACES = 1 << 15
 SIZE = _FIRST_SITUATION + _SITUATION_PLACES
 """Of the table."""
-COMPLAINT_BY_RULE = -0.6
+COMPLAINT_BY_RULE = -0.2
 """Log-odds of a complaint above which a rule's -1 is believed."""
 COMPLAINT = 2.0
 """Log-odds above which an answer is a complaint without a rule."""

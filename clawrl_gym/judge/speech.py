@@ -86,7 +86,9 @@ class Speech:
             if code is not None and hit is not None:  # thumbs and smiles
                 return self._known(code, hit)
             return _unknown(_LANGUAGE, "its language is not told, or not one of judge.languages")
-        value = _value(hit, self._likeness().odds(text, request, reply, hit), asked)
+        value = _value(hit, self._odds(text, request, reply, hit), asked)
+        if value is None and hit is not None and not asked:
+            value = self._without_its_beginning(opening, request, reply, hit)
         if value == 1 and any(self._languages[each].rules.takes_back(opening) for each in read):
             value = None
         if code is not None and hit is not None:
@@ -95,6 +97,20 @@ class Speech:
         if value is None or is_guess or not self._resembling_weight:
             return _unknown(_NONE, f"no rule of {' or '.join(read)} knows what was said")
         return self._resembling(value, opening)
+
+    def _without_its_beginning(
+        self, opening: str, request: str, reply: str, hit: Hit
+    ) -> Literal[-1] | None:
+        """-1 where the words of a -1 rule are a complaint by themselves: the "no" before them,
+        which begins many other answers, must not hide them."""
+        at = opening.lower().find(hit.words.lower())
+        if hit.value != -1 or at <= 0:
+            return None
+        odds = self._odds(opening[at:], request, reply, hit)
+        return -1 if odds.complaint > COMPLAINT_BY_RULE else None
+
+    def _odds(self, text: str, request: str, reply: str, hit: Hit | None) -> Odds:
+        return self._likeness().odds(text, request, reply, hit)
 
     def _of_rule(self, code: str, hit: Hit, value: Literal[-1, 1] | None, opening: str) -> Finding:
         """Of an answer for which a rule holds, and what the whole of it is like."""

@@ -29,9 +29,9 @@ pytestmark = [
 ]
 
 USER, OTHER = USERS
-WRONG = "That's wrong."
+WRONG = "No, that is wrong."
 RIGHT = "Thanks, that is right."
-COMPLAINTS = ("That's wrong.", "Das ist leider falsch.", "不对,答案是错的。")
+COMPLAINTS = ("No, that is wrong.", "Das ist leider falsch.", "不对,答案是错的。")
 FILES = {"garden.txt": "willow raven\nsalt\n", "kitten.txt": "amber\n"}
 STAMP = re.compile(r"^\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d [^\]]+\] ")
 
