@@ -37,7 +37,8 @@ from clawrl_gym.trainers.user_share import Candidate, UserShare
 CANARIES_FILE = "canaries.json"
 """Below a serving folder."""
 _MOST_CHANGE = 2.0
-"""Of a reply's mean log-prob, in nats: one that became impossible shall not outweigh all others."""
+"""Largest change of a reply's mean log-prob that counts, in nats: one that became impossible shall
+not outweigh all others."""
 _VERSIONS = 128
 """Versions whose figures are kept, beside the first and the pinned ones."""
 _PRAISED = 32
@@ -102,7 +103,7 @@ class Measured:
 
 
 class Canaries:
-    """Of one line of weights."""
+    """Canaries of one set of weights."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class Comparison:
     before: float
     after: float
     low: float
-    """Of the 95 % interval of the difference after - before."""
+    """Low end of the 95 % interval of the difference after - before."""
     high: float
     turns_before: int
     turns_after: int

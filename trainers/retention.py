@@ -98,7 +98,7 @@ class Kept:
 
 
 class Retention:
-    """Of the checkpoints of one line of weights."""
+    """Which checkpoints of one set of weights stay."""
 
     def __init__(self, config: LearnerConfig, checkpoints: Path) -> None:
         self._config = config
@@ -168,7 +168,7 @@ def _period(one: Kept, now_s: float) -> tuple[str, str]:
 
 
 def _closest(chosen: Mapping[int, Kept], loose: Collection[int], now_s: float) -> int:
-    """Of the loose ones, that between whose neighbours the least time went by."""
+    """The one of the loose ones between whose neighbours the least time went by."""
     order = sorted(chosen.values(), key=lambda one: one.version)
     gaps: dict[int, float] = {}
     for at, one in enumerate(order):
@@ -179,7 +179,7 @@ def _closest(chosen: Mapping[int, Kept], loose: Collection[int], now_s: float) -
 
 
 def size_bytes(folder: Path) -> int:
-    """Of all files below a folder."""
+    """Size of all files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 

@@ -93,14 +93,14 @@ class GatewayConfig(Part):
     key: str | None = None
     """API key; None makes a random one. Required when `host` is not loopback."""
     max_body_mb: float = Field(16.0, gt=0)
-    """Of a request. One of JSON may have less where the context is short: 1 MB, 32 bytes for each
-    token of `policy.max_model_len`, and the pictures that are allowed."""
+    """Size of a request. One of JSON may have less where the context is short: 1 MB, 32 bytes for
+    each token of `policy.max_model_len`, and the pictures that are allowed."""
     max_waiting: int = Field(4096, ge=1)
     """Requests inside at once; more are answered 503 with Retry-After."""
     max_waiting_per_user: int = Field(64, ge=1)
     """Those of one user with a key of their own; the owner has no such limit."""
     max_running_per_user: int = Field(2, ge=1)
-    """Of these, how many the policy has at once; the others wait for their turn, so that nobody's
+    """How many of these the policy has at once; the others wait for their turn, so that nobody's
     reply stands behind all that another user asks. The owner has no such limit."""
     body_timeout_s: float = Field(30.0, gt=0)
     """How long a client may take to send its request."""

@@ -208,7 +208,7 @@ def _full_files(path: Path) -> list[Path]:
 
 
 def _rewrite_full(path: Path, keep: Callable[[bytes], bool]) -> int:
-    """Of a file that nobody writes any more; without a line it goes."""
+    """Leave lines out of a file that nobody writes any more; an empty file is removed."""
     file = JsonLines(path)
     try:
         left_out = file.rewrite(keep)

@@ -5,7 +5,7 @@ at the seconds that it takes at `SLOWEST_TOKENS_PER_S`, and at fewer where it wa
 """
 
 SLOWEST_TOKENS_PER_S = 10.0
-"""Of one request: about as fast as people read."""
+"""Speed of one request, about as fast as people read."""
 
 
 def own_seconds(tokens: int) -> float:

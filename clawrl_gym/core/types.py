@@ -89,9 +89,9 @@ class Message(TypedDict, total=False):
     tool_call_id: str
     reasoning_content: str
     unread_calls: list[str]
-    """Of a reply of ours: calls that could not be read, which stand in its content, and why."""
+    """Calls that could not be read, and why; they stand in the content. In replies of ours only."""
     reading_notes: list[str]
-    """Of a reply of ours: what was read in spite of an error, or by one of two parsers only."""
+    """Notes on calls that were read in spite of an error, or by one of two parsers only."""
 
 
 class TemplateOptions(TypedDict, total=False):

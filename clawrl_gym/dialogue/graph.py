@@ -117,7 +117,7 @@ def message_digest(message: Message) -> bytes:
 
 
 def request_digest(kind: TurnKind, messages: Iterable[Message], fields: Json) -> bytes:
-    """Of all that makes two requests the same: `[kind, messages, fields]` as JSON."""
+    """Digest of all that makes two requests the same: `[kind, messages, fields]` as JSON."""
     digest = blake2b(f"[{_in_order(kind)}, [".encode(), digest_size=_NODE_BYTES)
     for at, message in enumerate(messages):
         digest.update(f"{', ' * bool(at)}{_in_order(message)}".encode())

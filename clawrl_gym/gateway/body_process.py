@@ -30,7 +30,7 @@ class Refused:
     """A body was refused; an exception itself keeps too much to be sent."""
 
     arguments: tuple[int, str, str, str | None]
-    """Of a `Refusal`."""
+    """The arguments of a `Refusal`."""
 
 
 def framed(content: bytes) -> list[bytes]:

@@ -214,7 +214,7 @@ class Completions:
         self._pace = pace
         self._pictures = pictures
         self._named: set[str] = set()
-        """Of the unread, those that the log has named."""
+        """Fields without effect that the log has named."""
 
     def check_model(self, name: str | None) -> None:
         """Raises Refusal (404) for a model that is not served; None means the one."""

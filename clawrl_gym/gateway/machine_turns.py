@@ -40,7 +40,7 @@ _UNTYPED = 3
 """Turns that came faster than typed."""
 _MAX_GROUPS = 4096
 _MAX_TIMES = 64
-"""Of one group, in one session."""
+"""Turns of one group, in one session."""
 _STAMP = re.compile(r"\A(?:\[[^\]\n]{10,60}\] )?")
 _STAMP_PATTERN = r"\A(?:\[[^\]\n]{10,60}\] )?"
 _VARIES = re.compile(r"(?P<id>\b(?=[0-9a-f-]*\d)[0-9a-f-]{8,})|(?P<number>\d+)|(?P<space>\s+)")
@@ -165,7 +165,8 @@ class MachineTurns:
         return sorted(found, key=lambda suggestion: -suggestion.turns)
 
     def _group_of(self, text: str) -> _Group | None:
-        """Of the same beginning, numbers and ids aside; None for a message without a text."""
+        """The group of messages with the same beginning, numbers and ids aside; None for a message
+        without a text."""
         head = text[_end_of_stamp(text) :].strip()[:HEAD_CHARS]
         if not head:
             return None

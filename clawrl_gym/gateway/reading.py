@@ -49,7 +49,7 @@ class ReadRequest(Generic[R]):
     """A request for a reply, as it was read."""
 
     fields: R
-    """Of a chat without its messages."""
+    """The request's fields; a chat's come without its messages."""
     body: JsonObject
     """What tells whose session it is; of a request with pictures all but its messages."""
     messages: list[Message]

@@ -163,8 +163,8 @@ def _completion(answer: Any) -> Completion:
 
 
 def _text_of(content: object) -> str | None:
-    """Of a string or of parts, of which those that are no words (reasoning) are left out; None for
-    anything else."""
+    """The text of a string or of parts, of which those that are no words (reasoning) are left out;
+    None for anything else."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):

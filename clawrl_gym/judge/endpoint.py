@@ -28,7 +28,7 @@ _EXCERPT_BYTES = 400
 """Of an answer, that an error repeats."""
 _BUSY = (408, 409, 425, 429)
 _NEVER = (501, 505)
-"""Of the server's own errors: those that asking again does not mend."""
+"""Errors of the server that asking again does not mend."""
 _LONGEST_WAIT_S = 8.0
 """Where the server does not say how long."""
 _SPREAD = 0.25

@@ -96,7 +96,7 @@ class Likeness(Protocol):
     """Tells what an answer is like."""
 
     def odds(self, text: str, request: str, reply: str, hit: Hit | None) -> Odds:
-        """Of a person's answer. `hit`: the rule that holds for it."""
+        """Log-odds for a person's answer. `hit`: the rule that holds for it."""
         ...
 
 

@@ -113,7 +113,8 @@ class Speech:
         return self._likeness().odds(text, request, reply, hit)
 
     def _of_rule(self, code: str, hit: Hit, value: Literal[-1, 1] | None, opening: str) -> Finding:
-        """Of an answer for which a rule holds, and what the whole of it is like."""
+        """The finding for an answer for which a rule holds, and the value that the whole is
+        like."""
         if hit.value == 0 and not hit.otherwise and value == 1:
             value = None  # a rule of 0 is an exception to praise
         corrects = hit.lasting and hit.value == -1 and value is None

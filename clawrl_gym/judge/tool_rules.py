@@ -258,7 +258,7 @@ def _use_of(call: ToolCall) -> ToolUse:
 
 
 def _command(value: object) -> str:
-    """Of an argument: a string, or words of which the shell's own are left out."""
+    """The command in an argument: a string, or words of which the shell's own are left out."""
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
         return _SHELLS.sub("", " ".join(value), count=1).strip()
     return value.strip() if isinstance(value, str) else ""

@@ -74,7 +74,7 @@ class ReplyParser:
         return skips
 
     def text(self, stop: Sequence[str] = (), min_tokens: int = 0) -> ReplyText:
-        """Of a reply that is about to be read."""
+        """The text of a reply that is about to be read."""
         return reply_text(
             self._tokenizer,
             self._prompt_ids,

@@ -35,7 +35,7 @@ class ReplyText:
         looks for."""
         self._detokenizer = detokenizer
         self._hold_length = max(map(len, stop), default=1) - 1
-        """Of text that may be the beginning of a stop text."""
+        """Length of text that may be the beginning of a stop text."""
         self._held: deque[Step] = deque()
         self._held_length = 0
         self._told_length = 0

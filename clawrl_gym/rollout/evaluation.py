@@ -81,7 +81,7 @@ class Evaluation:
     attempts: Attempts | None = None
     """For pass@k, where that was wanted."""
     broken: tuple[tuple[TaskRef, str], ...] = ()
-    """Of the lost: tasks whose verifiers give no verdict at all, each with the reason."""
+    """Lost tasks whose verifiers give no verdict at all, each with the reason."""
 
     @property
     def n(self) -> int:

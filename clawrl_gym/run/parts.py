@@ -212,7 +212,7 @@ class RunParts:
         return 1 + (0 if self._users is None else len(self._users.all()))
 
     def _canaries(self) -> Canaries | None:
-        """Of a service; a training run has held-out tasks."""
+        """Canaries of a service; None for a training run, which has held-out tasks."""
         if not isinstance(self._config, ServeConfig):
             return None
         guards = self._config.learner.guards

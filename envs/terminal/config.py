@@ -32,10 +32,10 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     families: list[str] | None = None
     """Only these generated families; None takes all."""
     spare_replies: int | None = Field(None, ge=1)
-    """Of `generated`: replies beyond the commands of a task's solution, for looks and for `submit`,
-    which then ends the task, and the request states how many there are. None: a task ends after as
-    many commands as its solution has, and its request does not say so; the shipped policy was made
-    for these. Set it, say to 3, for any other policy."""
+    """`generated` only: replies beyond the commands of a task's solution, for looks and for
+    `submit`, which then ends the task, and the request states how many there are. None: a task ends
+    after as many commands as its solution has, and its request does not say so; the shipped policy
+    was made for these. Set it, say to 3, for any other policy."""
     train_on_verified: bool = False
     """Tasks of SWE-bench Verified are held out, for it is a benchmark: training on them has to be
     asked for."""

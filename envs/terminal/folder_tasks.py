@@ -226,7 +226,7 @@ def _state(folder: Path) -> tuple[object, ...]:
 
 
 def _entries(folder: Path) -> list[tuple[str, int, int, int]]:
-    """Of each file its path, the time of its last change, its size and its mode."""
+    """A line for each file: its path, the time of its last change, its size and its mode."""
     entries = []
     for above, _, names in os.walk(folder):
         for name in names:

@@ -186,8 +186,8 @@ class Task:
     step_reward: Literal["mean", "final"] = "mean"
     """How the rewards of the steps become the task's; what was never reached counts 0."""
     key: str = ""
-    """Of a user's task: names it by its files and its sandboxes, for what is known of its verifier
-    (`verdicts.py`). Empty: the verifier is ours, and works."""
+    """Key of a user's task: names it by its files and its sandboxes, for what is known of its
+    verifier (`verdicts.py`). Empty: the verifier is ours, and works."""
     repaired: tuple[str, ...] = ()
     """Its scripts that had Windows line ends or a byte order mark, which are gone here."""
     min_reward: float | None = None

@@ -47,7 +47,7 @@ class OtherValues:
                     yield context, raised
 
     def of_truth(self, test: ast.expr) -> Asked:
-        """Of a condition that holds."""
+        """Values for a condition that holds."""
         match test:
             case ast.BoolOp(op=ast.And()):
                 for value in test.values:
@@ -60,7 +60,7 @@ class OtherValues:
                 yield test, self._expectations.negated(test)
 
     def of_guard(self, test: ast.expr) -> Asked:
-        """Of a condition that does not hold."""
+        """Values for a condition that does not hold."""
         match test:
             case ast.BoolOp(op=ast.Or()):
                 for value in test.values:

@@ -58,7 +58,7 @@ class _Asked:
 
 
 def _asked(program: str, tree: ast.Module, expectations: Expectations) -> list[_Asked]:
-    """Of all decisions that every passing run comes to."""
+    """Twins of all decisions that every passing run comes to."""
     other, walk = OtherValues(expectations), Walk(tree)
     found = list[_Asked]()
     for met in walk.met():

@@ -109,7 +109,7 @@ def of_top_k(logits_V: Tensor, prompt: list[int], before: list[int]) -> Tensor:
 
 
 def of_top_p(logits_V: Tensor, prompt: list[int], before: list[int]) -> Tensor:
-    """Of the temperature that is asked for below."""
+    """The temperature that is asked for below."""
     probs, order = torch.softmax(logits_V / 0.8, -1).sort(descending=True)
     keep_V = torch.zeros(len(logits_V), dtype=torch.bool)
     keep_V[order[probs.cumsum(0) - probs < 0.6]] = True

@@ -245,7 +245,8 @@ def _counts(answer: Answer) -> float:
 
 
 def unseen_odds(training: Sequence[Answer], lists: Sequence[Sequence[Answer]]) -> list[list[Odds]]:
-    """Of each list's answers, by weights that were made of the training and the other lists."""
+    """Log-odds of each list's answers, by weights that were made of the training and the other
+    lists."""
     features_A = numbered(training)
     features_L = [numbered(listed) for listed in lists]
     odds = []
