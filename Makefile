@@ -36,7 +36,7 @@ bench: setup  ## recipes side by side; ARGS="experiment=personal_binary,personal
 quick: develop  ## tests that need no server, browser or engine, in 6 minutes; ARGS="-k store"
 	@$(PYTEST) --dist worksteal -m "not (vllm or ray or docker or browser or openclaw or gpu or slow)" $(ARGS)
 
-test: develop  ## every test, in 16 to 20 minutes on two cores; ARGS="-k store"; installs Chromium and a Docker engine as root
+test: develop  ## every test, in about 28 minutes on two cores; ARGS="-k store"; installs Chromium and a Docker engine as root
 	@[ "$$(id -u)" -ne 0 ] || { locks/browser.sh && docker/engine.sh install && $(IPROUTE2); }
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder $(ARGS)
 
