@@ -121,7 +121,7 @@ def check_what_was_said(lines: list[str], folder: Path) -> None:
     plain = [" ".join(line.partition(" (")[0].partition("  step")[0].split()) for line in lines]
     told = [line for line in plain if line.startswith(("turn ", "verdict ", "update "))]
     assert sorted(told) == sorted([
-        "turn s1#0 main 22 + 2 tokens v0", "verdict on turn 1: - rule says_no",
+        "turn s1#0 main 22 + 2 tokens v0", "verdict on turn 1: - rule wrong",
         "turn s1#1 main 57 + 4 tokens v0", "verdict on turn 2: - rule wrong",
         "turn s1#2 main 91 + 4 tokens v0", "update 1: 2 turns loss -",
         "turn s2#0 main 22 + 2 tokens v1", "update 2: 0 turns loss -",

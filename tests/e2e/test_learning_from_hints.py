@@ -10,6 +10,7 @@ import pytest
 
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Sample, Verdict
+from clawrl_gym.judge.call_rule import RULE
 from clawrl_gym.store import StoreReader
 from tests.e2e import runs
 
@@ -38,7 +39,8 @@ def test_a_model_judge_votes_and_writes_hints_in_the_policys_own_vllm(hybrid: Pa
     verdicts = verdicts_of(hybrid)
     judged = [verdict for verdict in verdicts if verdict.value is not None]
     assert len(judged) > 0.9 * len(verdicts)
-    assert {verdict.kind for verdict in judged} == {"model"}
+    asked = [verdict for verdict in judged if verdict.detail.get("rule") != RULE]
+    assert {verdict.kind for verdict in asked} == {"model"}
     assert {-1, 1} <= {verdict.value for verdict in judged}
     assert any(verdict.hints for verdict in judged)
     assert not any("[HINT" in hint for verdict in verdicts for hint in verdict.hints)
