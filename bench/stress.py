@@ -5,9 +5,10 @@
 
 All on loopback, in a folder that is deleted afterwards. First the honest users are measured alone,
 then beside the flood: bodies as large as may be, many requests at a time, sessions without end, and
-feedback. Printed are ratios of the two, the longest waits of `/healthz`, the status codes, and what
-the flood left on the disk. Clients run in a process of their own; the machine's own noise stands in
-the figures, so that the first line says how long `/healthz` takes when nobody asks for anything.
+bad marks for every reply. Printed are ratios of the two, the longest waits of `/healthz`, the
+status codes, what the flood left on the disk, and how many greedy replies to fixed prompts, which
+nobody learns from, are others than before. Clients run in a process of their own; the machine's own
+noise stands in the figures, so that the first line says how long `/healthz` takes when nobody asks.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,7 +47,7 @@ from clawrl_gym.store.users import Users
 
 HONEST = ("anna", "bert")
 FLOODING = "mallory"
-LIMIT_S = 1800.0
+LIMIT_S = 7200.0
 PROBE_EVERY_S = 0.05
 PAUSE_S = 0.3
 """Between two turns of an honest user."""
@@ -53,6 +55,12 @@ REPLY_TOKENS = 24
 FLOOD_TOKENS = 200
 TARGET_PROBE_S = 0.05
 TARGET_RATIO = 2.0
+MOST_ALONE_S = 300.0
+"""The honest users alone are measured no longer."""
+PROMPTS = (
+    *(f"What is {number} plus {3 * number + 4}?" for number in range(1, 16)),
+    "Hello!", "Who are you?", "Count to three.", "Thank you very much.", "Say hello to Ada.",
+)  # fmt: skip
 WORDS = "the quick brown fox jumps over a lazy dog and tells a story about it "
 
 
@@ -90,6 +98,16 @@ class Client:
                     text += content or ""
             return first_s, str(answer.status), text
 
+    async def greedy(self, prompt: str) -> str:
+        """A reply that is measured, and no part of what is learned from."""
+        messages = [{"role": "user", "content": prompt}]
+        body = {"messages": messages, "max_tokens": REPLY_TOKENS, "temperature": 0}
+        headers = self._headers | {"X-Clawrl-Evaluation": "1"}
+        async with self._http.post("/v1/chat/completions", json=body, headers=headers) as answer:
+            answer.raise_for_status()
+            told = await answer.json()
+            return str(told["choices"][0]["message"]["content"])
+
     async def post(self, path: str, raw: bytes) -> str:
         """The status of an answer to a body."""
         headers = {**self._headers, "Content-Type": "application/json"}
@@ -105,7 +123,8 @@ async def talk(client: Client, name: str, heard: Heard, until_s: float) -> None:
         number += 1
         messages: list[dict[str, str]] = []
         for turn in range(3):
-            messages.append({"role": "user", "content": f"What is {number} plus {turn}?"})
+            said = f"What is {number} plus {turn}?" if turn < 2 else "Perfect, thanks!"
+            messages.append({"role": "user", "content": said})
             body = {"messages": messages, "max_tokens": REPLY_TOKENS}
             first_s, status, text = await client.reply(f"{name}-{number}", body)
             heard.answers[status] += 1
@@ -156,6 +175,7 @@ async def flood(
     """Everything that one key allows, at the same time."""
     bodies = large_bodies(most_bytes)
     numbers = iter(range(10**9))
+    replied: deque[str] = deque(maxlen=100)
 
     async def send_large() -> None:
         while time.monotonic() < until_s:
@@ -172,19 +192,25 @@ async def flood(
         while time.monotonic() < until_s:
             messages = [{"role": "user", "content": f"{random.random()} {WORDS}"}]
             body = {"messages": messages, "max_tokens": FLOOD_TOKENS}
-            _, status, _ = await client.reply(f"flood{next(numbers)}", body)
+            session = f"flood{next(numbers)}"
+            _, status, _ = await client.reply(session, body)
             heard.answers[f"reply {status}"] += 1
-            if status != "200":
+            if status == "200":
+                replied.append(session)
+            else:
                 await asyncio.sleep(0.2)
 
     async def give_feedback() -> None:
         while time.monotonic() < until_s:
-            raw = json.dumps({"session_id": "flood1", "thumb": "down"}).encode()
+            session = replied.popleft() if replied else "none"
+            raw = json.dumps({"session_id": session, "thumb": "down"}).encode()
             heard.answers[f"feedback {await client.post('/v1/feedback', raw)}"] += 1
             await asyncio.sleep(0.2)
 
     asking = [ask() for _ in range(at_once)]
-    await tolerant(send_large(), send_large(), send_too_large(), give_feedback(), *asking)
+    with suppress(TimeoutError):  # what is under way ends with the flood
+        async with asyncio.timeout(until_s - time.monotonic()):
+            await tolerant(send_large(), send_large(), send_too_large(), give_feedback(), *asking)
 
 
 async def tolerant(*works: Coroutine[None, None, None]) -> None:
@@ -213,6 +239,13 @@ async def flooding(
         until_s = time.monotonic() + duration_s
         await flood(Client(http, keys[FLOODING]), most_bytes, at_once, heard, until_s)
     return heard
+
+
+async def fixed_replies(service: Service) -> list[str]:
+    """What an honest user is told, greedily."""
+    async with connected(service.url) as http:
+        client = Client(http, service.keys[HONEST[0]])
+        return [await client.greedy(prompt) for prompt in PROMPTS]
 
 
 def connected(url: str) -> aiohttp.ClientSession:
@@ -295,29 +328,44 @@ async def real_service(folder: Path, overrides: list[str]) -> AsyncIterator[Serv
 
 
 async def measure(service: Service, at_once: int, phase_s: float) -> None:
-    before_mb = size_mb(service.folder)
-    who: dict[str, Any] = {"url": service.url, "keys": service.keys, "duration_s": phase_s}
-    probing = {"url": service.url, "duration_s": phase_s}
+    before_mb, replies = size_mb(service.folder), [await fixed_replies(service)]
+    alone_s = min(phase_s, MOST_ALONE_S)
+    who: dict[str, Any] = {"url": service.url, "keys": service.keys}
     print_probes("idle", await played("probe", url=service.url, duration_s=min(phase_s, 5.0)))
     probed, alone = await asyncio.gather(
-        played("probe", **probing), played("honest", phase="alone", **who)
+        played("probe", url=service.url, duration_s=alone_s),
+        played("honest", phase="alone", duration_s=alone_s, **who),
     )
     print_probes("honest users alone", probed)
+    replies.append(await fixed_replies(service))
     probed, beside, flooded = await asyncio.gather(
-        played("probe", **probing),
-        played("honest", phase="beside", **who),
-        played("flood", most_bytes=service.most_bytes, at_once=at_once, **who),
+        played("probe", url=service.url, duration_s=phase_s),
+        played("honest", phase="beside", duration_s=phase_s, **who),
+        played("flood", most_bytes=service.most_bytes, at_once=at_once, duration_s=phase_s, **who),
     )
     print_probes("beside the flood", probed)
+    replies.append(await fixed_replies(service))
+    print_waits(alone, beside)
+    print(f"honest users' answers   {alone['answers']} alone, {beside['answers']} beside")
+    print(f"the flood's answers     {dict(sorted(flooded['answers'].items()))}")
+    changed = [
+        sum(one != other for one, other in zip(before, after, strict=True))
+        for before, after in pairwise(replies)
+    ]
+    print(
+        f"greedy replies changed  {changed[0]} of {len(PROMPTS)} while alone, {changed[1]} beside "
+        f"the flood"
+    )
+    print(f"disk                    {size_mb(service.folder) - before_mb:.1f} MB more")
+
+
+def print_waits(alone: dict[str, Any], beside: dict[str, Any]) -> None:
     for share in (0.5, 0.9):
         first, later = (at_share(heard["first_token_s"], share) for heard in (alone, beside))
         print(
             f"first token, p{100 * share:.0f}        alone {first * 1e3:.0f} ms, beside "
             f"{later * 1e3:.0f} ms: {later / first:.2f} times (target {TARGET_RATIO:g})"
         )
-    print(f"honest users' answers   {alone['answers']} alone, {beside['answers']} beside")
-    print(f"the flood's answers     {dict(sorted(flooded['answers'].items()))}")
-    print(f"disk                    {size_mb(service.folder) - before_mb:.1f} MB more")
 
 
 def print_probes(phase: str, took_s: list[float]) -> None:
@@ -349,12 +397,12 @@ async def run(options: argparse.Namespace) -> None:
         )
         async with service as served:
             print(f"largest body            {served.most_bytes / 2**20:.2f} MB")
-            await measure(served, options.at_once, 60 * options.minutes / 2)
+            await measure(served, options.at_once, 60 * options.minutes)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=1.0, help="of both phases together")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of the flood")
     parser.add_argument("--policy", choices=("vllm", "sleeping"), default="vllm")
     parser.add_argument("--context", type=int, default=2048, help="tokens; of the sleeping one")
     parser.add_argument("--at-once", type=int, default=60, help="the flood's requests for replies")
