@@ -24,7 +24,8 @@ _FEWEST = 20
 """Turns on each side, before anything is compared."""
 _ENOUGH = 60
 """Turns of newer versions after which these are good if they are not worse."""
-_REMEMBERED = 5000
+REMEMBERED = 5000
+"""Turns that are compared, the newest ones."""
 
 
 class Complaint(NamedTuple):
@@ -71,7 +72,7 @@ class Complaints:
             return
         self._of_turn.pop(turn_id, None)
         self._of_turn[turn_id] = Complaint(user, version, value < 0)
-        while len(self._of_turn) > _REMEMBERED:
+        while len(self._of_turn) > REMEMBERED:
             self._of_turn.popitem(last=False)
 
     def forget(self, user: str) -> None:

@@ -2,6 +2,7 @@
 
 from clawrl_gym.store.reader import StoreReader
 from clawrl_gym.store.rows import (
+    JudgedTurn,
     OpenSession,
     SessionRow,
     SessionSummary,
@@ -13,6 +14,7 @@ from clawrl_gym.store.store import Store
 from clawrl_gym.store.verdicts import effective
 
 __all__ = [
+    "JudgedTurn",
     "OpenSession",
     "SessionRow",
     "SessionSummary",

@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clawrl_gym.core.episode_ids import member_of
+from clawrl_gym.core.metrics import REFUSED
 from clawrl_gym.core.ownership import OWNER, id_range
 from clawrl_gym.core.types import INTERRUPTED, Compared, Message, Sample, Turn, Verdict
 from clawrl_gym.store.rows import (
+    JudgedTurn,
     OpenSession,
     SessionRow,
     SessionSummary,
@@ -176,6 +178,39 @@ class StoreReader:
             own = list(of_turn)
             newest = max(unpack_ints(own[0]["versions"]), default=-1)
             yield max(0, newest), [verdict_of(row) for row in own]
+
+    def judged_turns(self, newest: int) -> list[JudgedTurn]:
+        """Live turns that may be trained on, with the verdict that counts for each, in the order
+        of these; no older ones than the `newest` verdicts are of."""
+        rows = self._db.execute(
+            "SELECT verdicts.*, turns.versions, turns.session_id FROM verdicts "
+            "JOIN turns ON turns.id = turn_id JOIN sessions ON sessions.id = session_id "
+            "WHERE source = 'live' AND split = 'train' AND turn_id IN "
+            "(SELECT turn_id FROM (SELECT turn_id FROM verdicts ORDER BY id DESC LIMIT ?)) "
+            "ORDER BY turn_id, verdicts.id",
+            (newest,),
+        )
+        judged = []
+        for _, of_turn in itertools.groupby(rows, key=lambda row: row["turn_id"]):
+            own = list(of_turn)
+            best = effective(map(verdict_of, own))
+            if best is not None:
+                version = max(unpack_ints(own[0]["versions"]), default=-1)
+                judged.append(JudgedTurn(own[0]["session_id"], version, best))
+        return sorted(judged, key=lambda turn: turn.verdict.id or 0)
+
+    def praised_samples(self, newest: int) -> list[Sample]:
+        """Samples that feedback praised and an update which serves has learned of, oldest first;
+        none of feedback before the `newest` praises."""
+        rows = self._db.execute(
+            "SELECT samples.* FROM (SELECT DISTINCT turn_id FROM (SELECT turn_id FROM verdicts "
+            "WHERE kind = 'feedback' AND reward > 0 ORDER BY id DESC LIMIT ?)) "
+            "JOIN samples USING (turn_id) JOIN batches ON sample_id = samples.id "
+            "JOIN updates USING (version) WHERE signal = 'feedback' AND samples.reward > 0 "
+            "AND json_extract(updates.metrics, ?) IS NULL ORDER BY samples.id",
+            (newest, f'$."{REFUSED}"'),
+        )
+        return [sample_of(row) for row in rows]
 
     def samples_of_session(self, session_id: str) -> list[Sample]:
         rows = self._db.execute(

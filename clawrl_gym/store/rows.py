@@ -108,6 +108,16 @@ class UpdateRow:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedTurn:
+    """A turn of a live session, and the verdict that counts for it."""
+
+    session_id: str
+    version: int
+    """The newest one that sampled it; -1 where none is known."""
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
 class StoredGroup:
     """An accepted group; one without signal has no samples."""
 
