@@ -18,7 +18,7 @@ from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.ownership import user_of
 from clawrl_gym.store import JudgedTurn, UpdateRow
-from clawrl_gym.trainers.complaints import REMEMBERED, Complaints
+from clawrl_gym.trainers.complaints import RESTORED, Complaints
 from clawrl_gym.trainers.loop import RETURNED_TO
 
 COMPLAINTS_FILE = "complaints.json"
@@ -62,7 +62,7 @@ class ComplaintWatch:
     async def restore(self, store: Judged, updates: Sequence[UpdateRow], version: int) -> None:
         """What earlier processes of the run knew; `version` serves now."""
         self._complaints.good = min(self._read(), version)
-        for turn in await store.judged_turns(REMEMBERED):
+        for turn in await store.judged_turns(RESTORED):
             self.judged(turn)
         for row in updates:
             self.updated(row)
