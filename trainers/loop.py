@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, TrainerError
-from clawrl_gym.core.metrics import REFUSED, Timeline
+from clawrl_gym.core.metrics import REFUSED, RETURNED_TO, Timeline
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
@@ -32,8 +32,6 @@ from clawrl_gym.trainers.guard import Guard
 from clawrl_gym.trainers.no_gradient import NoGradient, no_gradient
 from clawrl_gym.trainers.retention import Retention, size_bytes
 
-RETURNED_TO = "learner/returned_to"
-"""Metric of an update without a batch: the version whose weights came back."""
 _SMALL_BYTES = 1 << 30
 _MOST_UPDATES = 16
 """Between two checkpoints, however large they are."""

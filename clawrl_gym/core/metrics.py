@@ -56,6 +56,8 @@ ERRORS_PREFIX = "errors/"
 """Episodes that infrastructure ended, by kind: run again, never rewarded."""
 FAILURES_PREFIX = "failures/"
 """Episodes that the agent itself kept from being graded, by kind: a deadline, a spoilt grade."""
+RETURNED_TO = "learner/returned_to"
+"""The version whose weights came back, of an update without a batch."""
 REFUSED = "guard/refused"
 """1 for an update that the guards refused; `guard/refused/NAME` stands beside it for each guard
 that did."""

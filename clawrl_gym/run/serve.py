@@ -28,6 +28,7 @@ from clawrl_gym.run.clients import key_of, key_place
 from clawrl_gym.run.complaint_watch import ComplaintWatch
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import serving_folder
+from clawrl_gym.run.held_samples import HeldSamples
 from clawrl_gym.run.judge import judge_in_words
 from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.run.observer import Observer
@@ -212,6 +213,9 @@ class Service:
             running.create_task(self._serve_policy())
             if self._config.learn:
                 running.create_task(self._collector.run())
+                running.create_task(
+                    HeldSamples(self._config.live, self._ready, self._view.message).run()
+                )
                 parts.end_cluster_with(stack)
                 running.create_task(self._learn(self._resumed))
             elif self._config.policy.placement == "nodes":

@@ -9,6 +9,7 @@ from clawrl_gym.store.rows import (
     StoredGroup,
     StoredNode,
     UpdateRow,
+    UserCounts,
 )
 from clawrl_gym.store.store import Store
 from clawrl_gym.store.verdicts import effective
@@ -23,5 +24,6 @@ __all__ = [
     "StoredGroup",
     "StoredNode",
     "UpdateRow",
+    "UserCounts",
     "effective",
 ]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from clawrl_gym.core.episode_ids import member_of
 from clawrl_gym.core.metrics import REFUSED
-from clawrl_gym.core.ownership import OWNER, id_range
+from clawrl_gym.core.ownership import OWNER, id_range, user_of
 from clawrl_gym.core.types import INTERRUPTED, Compared, Message, Sample, Turn, Verdict
 from clawrl_gym.store.rows import (
     JudgedTurn,
@@ -26,6 +26,7 @@ from clawrl_gym.store.rows import (
     StoredGroup,
     StoredNode,
     UpdateRow,
+    UserCounts,
     session_of,
     unpack_ints,
     update_of,
@@ -211,6 +212,42 @@ class StoreReader:
             (newest, f'$."{REFUSED}"'),
         )
         return [sample_of(row) for row in rows]
+
+    def counts_of_users(self) -> dict[str, UserCounts]:
+        """By user, whoever had a live session; the owner's first."""
+        live = "JOIN sessions ON sessions.id = session_id WHERE source = 'live'"
+        undone = "json_extract(updates.metrics, ?) IS NOT NULL"
+        key = f'$."{REFUSED}"'
+        queries: dict[str, tuple[str, tuple[str, ...]]] = {
+            "turns": (f"SELECT session_id FROM turns {live} AND kind = 'main'", ()),
+            "feedback": (
+                "SELECT session_id FROM verdicts JOIN turns ON turns.id = turn_id "
+                f"{live} AND verdicts.kind = 'feedback'",
+                (),
+            ),
+            "learned": (
+                "SELECT session_id FROM batches JOIN samples ON samples.id = sample_id "
+                f"JOIN updates USING (version) {live} AND NOT {undone}",
+                (key,),
+            ),
+            "undone": (
+                "SELECT session_id FROM batches JOIN samples ON samples.id = sample_id "
+                f"JOIN updates USING (version) {live} AND {undone}",
+                (key,),
+            ),
+            "waiting": (
+                "SELECT session_id FROM samples JOIN groups USING (group_id) "
+                f"{live} AND used_by IS NULL",
+                (),
+            ),
+        }
+        counts: defaultdict[str, UserCounts] = defaultdict(UserCounts)
+        for name, (query, parameters) in queries.items():
+            by_session = f"SELECT session_id, count(*) FROM ({query}) GROUP BY session_id"
+            for session_id, count in self._db.execute(by_session, parameters):
+                of_user = counts[user_of(session_id)]
+                setattr(of_user, name, getattr(of_user, name) + count)
+        return dict(sorted(counts.items()))
 
     def samples_of_session(self, session_id: str) -> list[Sample]:
         rows = self._db.execute(
