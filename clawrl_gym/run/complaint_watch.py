@@ -16,10 +16,10 @@ from typing import Protocol
 
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.metrics import RETURNED_TO
 from clawrl_gym.core.ownership import user_of
 from clawrl_gym.store import JudgedTurn, UpdateRow
 from clawrl_gym.trainers.complaints import RESTORED, Complaints
-from clawrl_gym.trainers.loop import RETURNED_TO
 
 COMPLAINTS_FILE = "complaints.json"
 """Below a serving folder: the last good version."""

@@ -15,6 +15,7 @@ from functools import partial
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
+from clawrl_gym.core.metrics import RETURNED_TO
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.gateway.hooks import Hooks
@@ -45,7 +46,7 @@ from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.canaries import PRAISED
 from clawrl_gym.trainers.complaints import Complaints
 from clawrl_gym.trainers.guard import Guard
-from clawrl_gym.trainers.loop import RETURNED_TO, TrainLoop, Update
+from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
 from clawrl_gym.ui.serving import SERVING

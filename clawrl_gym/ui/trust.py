@@ -1,4 +1,4 @@
-"""What each user brought to the weights, and what the guards made of it, for a report of `serve`."""
+"""What each user brought to shared weights, and what the guards made of it, for a report."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def trust_of(counts: Mapping[str, UserCounts], updates: Sequence[UpdateRow], tak
 
 def _why(row: UpdateRow) -> str:
     """The guards that refused an update, each with what it measured."""
-    names = [name.removeprefix(f"{REFUSED}/") for name in row.metrics if name != REFUSED]
-    named = [name for name in names if f"{REFUSED}/{name}" in row.metrics]
-    words = [f"{name} {row.metrics.get(f'guard/{name}', float('nan')):.3g}" for name in named]
+    prefix = f"{REFUSED}/"
+    names = [name.removeprefix(prefix) for name in row.metrics if name.startswith(prefix)]
+    words = [f"{name} {row.metrics.get(f'guard/{name}', float('nan')):.3g}" for name in names]
     return ", ".join(words) or "not recorded"
 
 
