@@ -70,6 +70,7 @@ class Bench:
         self.history: HistoryRule | None = None
         self.users: Users | None = None
         self.versions: Versions | None = None
+        self.allowances: Path | None = None
 
     async def start(self) -> None:
         self.store = Store.open(self.folder, record=self.live.record)
@@ -90,6 +91,7 @@ class Bench:
             history=self.history,
             users=self.users,
             versions=self.versions,
+            allowances=self.allowances,
         )
         self.url = await self.gateway.start()
         self.http = aiohttp.ClientSession(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.gateway.allowances import Allowances, Limit
 from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.store.allowance_file import ALLOWANCES_FILE, read_taken
 from tests.gateway_rig import Bench
 from tests.test_gateway_users import House, make_house
 
@@ -100,3 +102,61 @@ async def test_deletions_are_limited(bench: Bench) -> None:
         await house.chat("anna", X_Session_Id=name)
     answers = [(await house.ask("anna", "DELETE", f"/v1/sessions/{name}"))[0] for name in "ab"]
     assert answers == [200, 429]
+
+
+def kept(folder: Path, now_s: float, **limits: int | None) -> Allowances:
+    config = GatewayConfig.model_validate(limits)
+    return Allowances(config, clock_s=lambda: now_s, folder=folder)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("most", [1, 3])
+async def test_a_restart_brings_no_allowance_back(tmp_path: Path, limit: Limit, most: int) -> None:
+    before = kept(tmp_path, 90_000.0, **{limit: most})
+    for _ in range(most):
+        before.check("anna", limit)
+    await before.save()
+    after = kept(tmp_path, 90_001.0, **{limit: most})
+    with pytest.raises(Refusal, match=rf"gateway\.{limit}"):
+        after.check("anna", limit)
+    after.check("ben", limit)
+    await after.save()
+    assert read_taken(tmp_path).refused == {(limit, "anna"): 1}
+    kept(tmp_path, 90_000.0 + 86_400.0, **{limit: most}).check("anna", limit)
+
+
+async def test_nothing_of_a_removed_user_stays_in_the_file(tmp_path: Path) -> None:
+    allowances = kept(tmp_path, 0.0, feedback_per_day=1)
+    allowances.check("anna", "feedback_per_day")
+    with pytest.raises(Refusal):
+        allowances.check("anna", "feedback_per_day")
+    allowances.check("ben", "feedback_per_day")
+    await allowances.save()
+    allowances.forget("anna")
+    await allowances.save()
+    assert "anna" not in (tmp_path / ALLOWANCES_FILE).read_text()
+    assert ("feedback_per_day", "ben") in read_taken(tmp_path).windows
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"windows": [[1]], "refused": []}', "null"])
+def test_a_file_that_cannot_be_read_is_said_and_limits_hold_from_now_on(
+    tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / ALLOWANCES_FILE).write_text(text)
+    allowances = kept(tmp_path, 0.0, feedback_per_day=1)
+    assert "begin anew" in caplog.text
+    allowances.check("anna", "feedback_per_day")
+    with pytest.raises(Refusal):
+        allowances.check("anna", "feedback_per_day")
+
+
+async def test_the_gateway_knows_after_a_restart_what_was_taken(bench: Bench) -> None:
+    bench.allowances = bench.folder
+    house = await limited_house(bench, new_sessions_per_day=1, feedback_per_day=1)
+    feedback = {"session_id": "a", "thumb": "up"}
+    assert (await house.chat("anna", X_Session_Id="a"))[0] == 200
+    assert (await house.ask("anna", "POST", "/v1/feedback", feedback))[0] == 200
+    await bench.restart()
+    assert (await house.chat("anna", X_Session_Id="b"))[0] == 429
+    assert (await house.chat("ben", X_Session_Id="b"))[0] == 200
+    assert (await house.ask("anna", "POST", "/v1/feedback", feedback))[0] == 429

@@ -129,3 +129,33 @@ def test_a_removed_user_counts_no_more() -> None:
     talk.judged("anna", 0, bad=3, good=3)
     talk.complaints.forget("anna")
     assert not talk.complaints._of_turn
+
+
+@pytest.mark.parametrize("turns_a_version", [1, 2, 5, 8, 10, 25])
+def test_versions_that_are_replaced_early_still_make_something_to_compare_with(
+    turns_a_version: int,
+) -> None:
+    talk = Talk()
+    version = -1
+    for number in range(60):
+        version += number % turns_a_version == 0
+        talk.by_all(version, bad=0, good=1)
+        assert not talk.complaints.is_worse()
+    found = False
+    for _ in range(30):
+        version += 1
+        talk.by_all(version, bad=1, good=0)
+        found = found or talk.complaints.is_worse()
+    assert found
+
+
+@pytest.mark.parametrize("flood", [10, 260, 6000])
+@pytest.mark.parametrize("value", ["praise", "complaints"])
+def test_a_flood_of_one_user_hides_nothing_of_others(flood: int, value: str) -> None:
+    talk = Talk()
+    talk.by_all(0, bad=2, good=18)
+    bad, good = (flood, 0) if value == "complaints" else (0, flood)
+    talk.judged("eve", 0, bad, good)
+    talk.by_all(1, bad=16, good=4)
+    talk.judged("eve", 1, bad, good)
+    assert talk.complaints.is_worse()

@@ -41,6 +41,8 @@ _MOST_CHANGE = 2.0
 not outweigh all others."""
 _VERSIONS = 128
 """Versions whose figures are kept, beside the first and the pinned ones."""
+PRAISED = 1024
+"""The newest praises that are read again at a start."""
 _PRAISED = 32
 """Praised turns that are looked at, and at most of one user in memory."""
 _log = logging.getLogger(__name__)

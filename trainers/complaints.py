@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -22,9 +22,14 @@ from clawrl_gym.trainers.user_share import Candidate, UserShare
 
 _FEWEST = 20
 """Turns on each side, before anything is compared."""
+_FEWEST_BEFORE = 40
+"""Turns of the first good versions, before newer ones are on trial."""
 _ENOUGH = 60
 """Turns of newer versions after which these are good if they are not worse."""
-_REMEMBERED = 5000
+_REMEMBERED = 250
+"""The newest turns of each user: one who talks much pushes nobody else's out."""
+RESTORED = 20_000
+"""The newest verdicts that are read again at a start."""
 
 
 class Complaint(NamedTuple):
@@ -71,8 +76,9 @@ class Complaints:
             return
         self._of_turn.pop(turn_id, None)
         self._of_turn[turn_id] = Complaint(user, version, value < 0)
-        while len(self._of_turn) > _REMEMBERED:
-            self._of_turn.popitem(last=False)
+        own = [known for known, one in self._of_turn.items() if one.user == user]
+        for oldest in own[:-_REMEMBERED]:
+            del self._of_turn[oldest]
 
     def forget(self, user: str) -> None:
         """The user was removed."""
@@ -80,28 +86,44 @@ class Complaints:
         for turn_id in gone:
             del self._of_turn[turn_id]
 
-    def comparison(self, without: str | None = None) -> Comparison | None:
-        """None while there are too few turns; `without`: whose do not count."""
-        counted = [one for one in self._of_turn.values() if one.user != without]
-        before = self._fitting([one for one in counted if one.version <= self.good])
-        after = self._fitting([one for one in counted if one.version > self.good])
-        if len(before) < _FEWEST or len(after) < _FEWEST:
-            return None
-        return _compared(before, after)
+    def comparison(self) -> Comparison | None:
+        """Of all verdicts that count; None while there are too few turns."""
+        return _compared(*self._sides())
 
     def is_worse(self) -> bool:
         """Whether newer versions are complained about more; ends their trial where it is over."""
-        of_all = self.comparison()
+        before, after = self._sides()
+        if len(before) < _FEWEST_BEFORE:
+            self._begin()
+            before, after = self._sides()
+        of_all = _compared(before, after)
         if self._margin is None or of_all is None:
             return False
-        users = {one.user for one in self._of_turn.values()}
-        bounded = {user for user in users if self._share and self._share.is_bounded(user)}
-        without = [self.comparison(user) for user in sorted(bounded)]
+        users = {one.user for one in [*before, *after]}
+        bounded = [user for user in users if self._share and self._share.is_bounded(user)]
+        without = [_compared(_without(user, before), _without(user, after)) for user in bounded]
         if all(one is not None and one.low > self._margin for one in [of_all, *without]):
             return True
         if of_all.turns_after >= _ENOUGH and of_all.low <= 0:
             self.good = max(one.version for one in self._of_turn.values())
         return False
+
+    def _begin(self) -> None:
+        """Take the first versions as good until there are enough turns to compare others with: a
+        version may be replaced before so many of its turns are judged."""
+        for version in sorted({one.version for one in self._of_turn.values()}):
+            if version > self.good:
+                self.good = version
+                if len(self._sides()[0]) >= _FEWEST_BEFORE:
+                    return
+
+    def _sides(self) -> tuple[list[Complaint], list[Complaint]]:
+        """What counts of versions up to the last good one, and of newer ones."""
+        judged = self._of_turn.values()
+        return (
+            self._fitting([one for one in judged if one.version <= self.good]),
+            self._fitting([one for one in judged if one.version > self.good]),
+        )
 
     def _fitting(self, complaints: list[Complaint]) -> list[Complaint]:
         """The newest of them of which nobody has too large a part."""
@@ -125,7 +147,14 @@ def shares(complaints: Iterable[Complaint]) -> tuple[int, int]:
     return sum(flags), len(flags)
 
 
-def _compared(before: Iterable[Complaint], after: Iterable[Complaint]) -> Comparison:
+def _without(user: str, complaints: Iterable[Complaint]) -> list[Complaint]:
+    return [one for one in complaints if one.user != user]
+
+
+def _compared(before: Sequence[Complaint], after: Sequence[Complaint]) -> Comparison | None:
+    """None while there are too few turns on either side."""
+    if min(len(before), len(after)) < _FEWEST:
+        return None
     (old, n_old), (new, n_new) = shares(before), shares(after)
     p_old, p_new = old / n_old, new / n_new
     (low_old, high_old), (low_new, high_new) = wilson(old, n_old), wilson(new, n_new)

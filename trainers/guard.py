@@ -54,6 +54,8 @@ class Decision:
     """What they looked at, as `guard/NAME`."""
     refusals: list[str] = field(default_factory=list)
     """Why it shall not serve; empty: it may."""
+    guards: list[str] = field(default_factory=list)
+    """The guards that refused it, by their keys."""
 
     def check(self, name: str, value: float, threshold: float | None, words: str) -> None:
         """`words` tells what was got; a value that is not a number passes."""
@@ -61,6 +63,7 @@ class Decision:
             return
         self.metrics[f"guard/{name}"] = value
         if threshold is not None and value > threshold:
+            self.guards.append(name)
             self.refusals.append(f"{words}, expected at most {threshold:g} (learner.guards.{name})")
 
 
@@ -87,6 +90,11 @@ class Guard:
         self._replay = deque(kept, maxlen=self._config.replay_samples)
         if self._canaries is not None:
             self._canaries.forget(is_gone)
+
+    def restore(self, praised: Sequence[Sample]) -> None:
+        """Turns that people praised before an earlier process ended."""
+        if self._canaries is not None:
+            self._canaries.praise(praised)
 
     async def serving(self, version: int) -> None:
         """Before an update of the weights that serve as `version`: measure the canaries."""

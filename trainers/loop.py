@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, TrainerError
-from clawrl_gym.core.metrics import Timeline
+from clawrl_gym.core.metrics import REFUSED, RETURNED_TO, Timeline
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
@@ -32,8 +32,6 @@ from clawrl_gym.trainers.guard import Guard
 from clawrl_gym.trainers.no_gradient import NoGradient, no_gradient
 from clawrl_gym.trainers.retention import Retention, size_bytes
 
-RETURNED_TO = "learner/returned_to"
-"""Metric of an update without a batch: the version whose weights came back."""
 _SMALL_BYTES = 1 << 30
 _MOST_UPDATES = 16
 """Between two checkpoints, however large they are."""
@@ -452,7 +450,8 @@ class TrainLoop:
         kept = self._newest_kept(version)
         self._say(f"update {new} is undone, version {kept} serves on as {new}: {why}")
         await self._load(kept, version)
-        progress.is_refused, progress.events["guard/refused"] = True, 1.0
+        progress.is_refused = True
+        progress.events |= {REFUSED: 1.0} | {f"{REFUSED}/{name}": 1.0 for name in decision.guards}
 
     def _is_due(self, version: int) -> bool:
         """Whether a version gets a checkpoint."""

@@ -1,25 +1,29 @@
 """How often one user may do what moves shared weights or costs everybody: feedback, new sessions,
 deletions. The owner has no such limit.
 
-Counts live in memory: nothing that a user deletes brings an allowance back, and they begin anew
-with the gateway alone.
+Counts are kept in a file of their own, every few seconds and at the end: neither a restart nor
+deleted sessions bring an allowance back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.store.allowance_file import Taken, read_taken, write_taken
 
 Limit = Literal[
     "feedback_per_minute", "feedback_per_day", "new_sessions_per_day", "deletions_per_minute"
 ]
 _DAY_S = 86_400.0
+_SAVED_EVERY_S = 5.0
 _WORDS: dict[Limit, str] = {
     "feedback_per_minute": "posts of feedback a minute",
     "feedback_per_day": "posts of feedback a day",
@@ -36,13 +40,16 @@ class Allowances:
         config: GatewayConfig,
         limited: Counter[str] | None = None,
         clock_s: Callable[[], float] = time.time,
+        folder: Path | None = None,
     ) -> None:
-        """`limited` counts refusals by limit."""
+        """`limited` counts refusals by limit. `folder` has the file of counts; None: they are in
+        memory alone."""
         self._config = config
         self._limited = Counter[str]() if limited is None else limited
         self._clock_s = clock_s
-        self._windows: dict[tuple[Limit, str], tuple[int, int]] = {}
-        """By limit and user: the number of the window, and what was taken in it."""
+        self._folder = folder
+        self._taken = Taken() if folder is None else read_taken(folder)
+        self._is_saved = True
 
     def check(self, user: str, *limits: Limit) -> None:
         """Take one of each. Raises Refusal (429) naming the limit, and takes nothing then."""
@@ -52,12 +59,27 @@ class Allowances:
             self._check(user, limit)
         for limit in limits:
             window, taken = self._window(user, limit)
-            self._windows[limit, user] = window, taken + 1
+            self._taken.windows[limit, user] = window, taken + 1
+            self._is_saved = False
 
     def forget(self, user: str) -> None:
         """The user was removed."""
-        for key in [key for key in self._windows if key[1] == user]:
-            del self._windows[key]
+        self._taken.forget(user)
+        self._is_saved = False
+
+    async def run(self) -> None:
+        """Keep the file up to date, until cancelled."""
+        while True:
+            await asyncio.sleep(_SAVED_EVERY_S)
+            await self.save()
+
+    async def save(self) -> None:
+        """Write what was taken since the last time, if anything was."""
+        if self._folder is None or self._is_saved:
+            return
+        self._is_saved = True
+        taken = Taken(dict(self._taken.windows), self._taken.refused.copy())
+        await asyncio.to_thread(write_taken, self._folder, taken)
 
     def _check(self, user: str, limit: Limit) -> None:
         most = getattr(self._config, limit)
@@ -65,6 +87,8 @@ class Allowances:
         if most is None or taken < most:
             return
         self._limited[limit] += 1
+        self._taken.refused[limit, user] += 1
+        self._is_saved = False
         wait_s = (window + 1) * _length_s(limit) - self._clock_s()
         raise Refusal(
             429,
@@ -78,7 +102,7 @@ class Allowances:
     def _window(self, user: str, limit: Limit) -> tuple[int, int]:
         """The window of now, and what was taken in it."""
         now = int(self._clock_s() // _length_s(limit))
-        window, taken = self._windows.get((limit, user), (now, 0))
+        window, taken = self._taken.windows.get((limit, user), (now, 0))
         return (window, taken) if window == now else (now, 0)
 
 

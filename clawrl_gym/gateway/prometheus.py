@@ -53,6 +53,8 @@ class LearningStats:
     """Of the last evaluation."""
     machine_like_turns: int | None = None
     """Main turns that look machine-made; None where nobody looks."""
+    held_samples: int = 0
+    """Samples that wait until those of others make room for them."""
 
     def judged(self, kind: str, value: Literal[-1, 0, 1] | None) -> None:
         """Count a verdict."""
@@ -263,6 +265,11 @@ def _of_learning(learning: LearningStats) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "clawrl_rollbacks", "times that complaints brought a version back", value=learning.rollbacks
+    )
+    yield GaugeMetricFamily(
+        "clawrl_samples_held",
+        "samples that wait because of their user's share of an update",
+        value=learning.held_samples,
     )
     if learning.machine_like_turns is not None:
         yield GaugeMetricFamily(

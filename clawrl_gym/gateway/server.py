@@ -90,11 +90,13 @@ class Gateway:
         on_film: Callable[[Path], None] = lambda _: None,
         users: Users | None = None,
         versions: Versions | None = None,
+        allowances: Path | None = None,
     ) -> None:
         """`users`: who has a key beside the owner; None: nobody. `films`: folder that films of
         episodes are kept in; None keeps none. `images`: limits of pictures; None: the policy cannot
         see any. `history`: None for prompts of any length. `versions`: which one answers whom;
-        None: one set of weights answers all.
+        None: one set of weights answers all. `allowances`: folder that keeps what users took of
+        theirs; None keeps it in memory.
 
         Raises ConfigError when it would listen to the network without a key."""
         check_key(config)
@@ -111,7 +113,7 @@ class Gateway:
         self._films = Films(self._admission, store, films, on_film)
         hooks = _cleaning_up(hooks or Hooks(), responders, policies, self._films)
         limited = Counter[str]()
-        self._allowances = Allowances(config, limited)
+        self._allowances = Allowances(config, limited, folder=allowances)
         self.sessions = Sessions(
             store,
             live,
@@ -148,7 +150,7 @@ class Gateway:
             Quota(store, live),
         )
         self._stalls = Stalls(policies, self._turns.outages, lambda: self.stats.inside > 0)
-        self._stall_watch: asyncio.Task[None] | None = None
+        self._watches: list[asyncio.Task[None]] = []
         self.versions = VersionsApi(self._admission)
         self._feedback = Feedback(self._admission, store, hooks.on_verdict, self._allowances)
         self._sessions_api = SessionsApi(
@@ -205,7 +207,10 @@ class Gateway:
         await runner.setup()
         self._runner = runner
         await self._listen(runner, sock)
-        self._stall_watch = asyncio.create_task(self._stalls.run())
+        self._watches = [
+            asyncio.create_task(self._stalls.run()),
+            asyncio.create_task(self._allowances.run()),
+        ]
         host, port = runner.addresses[0][:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -260,11 +265,12 @@ class Gateway:
 
     async def stop(self) -> None:
         """Stop listening, end what is under way, finish what is being recorded. Idempotent."""
-        if self._stall_watch is not None:
-            self._stall_watch.cancel()
+        for watch in self._watches:
+            watch.cancel()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+        await self._allowances.save()
         await self._admission.bodies.close()
         await self.sessions.recorder.finish(_RECORD_TIMEOUT_S)
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from clawrl_gym.core.metrics import (
     HELDOUT_LAST_VERSION,
     HELDOUT_SUCCESS,
+    REFUSED,
     Metrics,
     Timeline,
 )
@@ -130,7 +131,7 @@ class Observer:
         values |= update.events
         values |= await self._counts.of_update(update)
         self._learning.updates += 1
-        self._learning.refused += "guard/refused" in update.events
+        self._learning.refused += REFUSED in update.events
         self._learning.samples += len(update.batch.samples)
         self._learning.loss = values.get("learner/loss")
         self._metrics.log(update.version, values)

@@ -171,6 +171,7 @@ class ServedPolicy:
             on_film=self._on_film,
             users=self._users,
             versions=self.servers.adapters,
+            allowances=self.folder.path,
         )
         redact.install([self.gateway.key, *self.servers.keys])
         self.gateway.version = self.version

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 
 from clawrl_gym.config import ServeConfig
-from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
-from clawrl_gym.core.ownership import OWNER, user_of
+from clawrl_gym.core.metrics import RETURNED_TO
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.machine_turns import MachineTurns
@@ -27,8 +26,10 @@ from clawrl_gym.policy.launch import adapter_slots
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.training_time import TrainingTime
 from clawrl_gym.run.clients import key_of, key_place
+from clawrl_gym.run.complaint_watch import ComplaintWatch
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import serving_folder
+from clawrl_gym.run.held_samples import HeldSamples
 from clawrl_gym.run.judge import judge_in_words
 from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.run.observer import Observer
@@ -38,13 +39,14 @@ from clawrl_gym.run.untrainable_turns import UntrainableTurns
 from clawrl_gym.run.user_lines import UserLines
 from clawrl_gym.run.users import Departures
 from clawrl_gym.run.versions import LiveVersions
-from clawrl_gym.store import UpdateRow
+from clawrl_gym.store import JudgedTurn, UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
+from clawrl_gym.trainers.canaries import PRAISED
 from clawrl_gym.trainers.complaints import Complaints
 from clawrl_gym.trainers.guard import Guard
-from clawrl_gym.trainers.loop import RETURNED_TO, TrainLoop, Update
+from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
 from clawrl_gym.ui.serving import SERVING
@@ -125,8 +127,6 @@ class Service:
         self._users = users
         self._view = view
         self._last_report = LastReport(parts.folder.path, view.message)
-        self._judged = asyncio.Event()
-        """A verdict counts that was not looked at yet."""
         self._leaving_report: asyncio.Task[None] | None = None
         self._guard: Guard | None = None
         self._machine_turns = MachineTurns(config.live.rules.transient)
@@ -148,9 +148,16 @@ class Service:
             separate=separate,
             on_new=self._lines.begin,
         )
-        self._complaints = Complaints(config.learner.guards.complaints, parts.policy.version, share)
-        for row in await store.updates():
-            self._take_back(row.version, row.metrics)
+        self._complaints = ComplaintWatch(
+            Complaints(config.learner.guards.complaints, share=share),
+            parts.folder.path,
+            self._view.message,
+            lambda session_id: self._ready.line_of(session_id) == OWNER,
+        )
+        updates = await store.updates()
+        for row in updates:
+            self._take_back(row)
+        await self._complaints.restore(store, updates, parts.policy.version)
         algorithm = build_algorithm(config.trainer, None)
         judge = parts.judging(stack, config.judge, hints=algorithm.needs_hints)
         self._collector = LiveCollector(
@@ -207,6 +214,9 @@ class Service:
             running.create_task(self._serve_policy())
             if self._config.learn:
                 running.create_task(self._collector.run())
+                running.create_task(
+                    HeldSamples(self._config.live, self._ready, self._view.message).run()
+                )
                 parts.end_cluster_with(stack)
                 running.create_task(self._learn(self._resumed))
             elif self._config.policy.placement == "nodes":
@@ -272,6 +282,8 @@ class Service:
         learners = self._lines.learners(learner)
         parts.learner = learners.of(OWNER)
         self._guard = parts.guard()
+        if self._guard is not None:
+            self._guard.restore(await parts.policy.store.praised_samples(PRAISED))
         loop = TrainLoop(
             config.learner,
             parts.learner,
@@ -289,48 +301,25 @@ class Service:
             loop, self._lines, parts.policy.store, parts.folder.path
         )
         async with asyncio.TaskGroup() as loops:
-            loops.create_task(self._watch_complaints(loop))
+            loops.create_task(
+                self._complaints.run(loop, lambda: parts.policy.version, self._on_return)
+            )
             loops.create_task(loop.run(parts.policy.version, _FOREVER))
             loops.create_task(self._lines.run(self._ready, self._next_batch))
 
-    async def _watch_complaints(self, loop: TrainLoop) -> None:
-        """Go back to the last good version when newer ones are complained about more, for ever."""
-        complaints, say = self._complaints, self._view.message
-        while True:
-            await self._judged.wait()
-            self._judged.clear()
-            if self._parts.policy.version <= complaints.good or not complaints.is_worse():
-                continue
-            found = complaints.comparison()
-            assert found is not None
-            kept = [version for version in loop.kept_versions() if version <= complaints.good]
-            say(
-                f"WARNING: {found.after:.0%} of the replies of versions after {complaints.good} "
-                f"are complained about (n = {found.turns_after}), {found.before:.0%} before (n = "
-                f"{found.turns_before}): version {kept[-1]} is taken back into service "
-                "(learner.guards.complaints)"
-            )
-            self._parts.policy.gateway.stats.learning.rollbacks += 1
-            try:
-                await loop.return_to(kept[-1])
-            except (ConfigError, PolicyError) as error:
-                say(f"WARNING: version {kept[-1]} cannot come back: {error}")
-                complaints.good = self._parts.policy.version
-
     def _on_judged(self, turn: Turn, verdict: Verdict) -> None:
-        """A verdict on a live turn counts; of weights of a user's own nobody else complains."""
-        user = user_of(turn.session_id)
-        if turn.versions_T and self._ready.line_of(turn.session_id) == OWNER:
-            self._complaints.add(verdict.turn_id, user, max(turn.versions_T), verdict.value)
-            self._judged.set()
+        version = max(turn.versions_T, default=-1)
+        self._complaints.judged(JudgedTurn(turn.session_id, version, verdict))
 
-    def _take_back(self, version: int, metrics: Mapping[str, float]) -> None:
+    def _take_back(self, row: UpdateRow) -> None:
         """An update whose weights are those of an earlier version: what was sampled in between is
         not trained on."""
-        earlier = metrics.get(RETURNED_TO)
+        earlier = row.metrics.get(RETURNED_TO)
         if earlier is not None:
-            self._ready.own.take_back(range(int(earlier) + 1, version))
-            self._complaints.returned(int(earlier), version)
+            self._ready.own.take_back(range(int(earlier) + 1, row.version))
+
+    def _on_return(self) -> None:
+        self._parts.policy.gateway.stats.learning.rollbacks += 1
 
     async def _next_batch(self, ready: BatchQueue, number: int, version: int) -> Batch:
         """What is ready of one line of weights when it is time to learn."""
@@ -378,5 +367,6 @@ class Service:
 
     async def _on_update(self, update: Update) -> None:
         await self._parts.record(update)
-        self._take_back(update.version, update.events)
+        self._take_back(update.row)
+        self._complaints.updated(update.row)
         await self._observer.update(update)

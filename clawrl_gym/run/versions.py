@@ -16,6 +16,7 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, PolicyError, StoreError
 from clawrl_gym.core.files import private_files
+from clawrl_gym.core.metrics import RETURNED_TO
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.gateway.versions import VersionJson
@@ -24,7 +25,7 @@ from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.user_lines import UserLines
 from clawrl_gym.run.users import checkpoints_of
 from clawrl_gym.store import Store, StoreReader, UpdateRow
-from clawrl_gym.trainers.loop import RETURNED_TO, TrainLoop
+from clawrl_gym.trainers.loop import TrainLoop
 from clawrl_gym.trainers.retention import pin, read_pins, unpin
 from clawrl_gym.ui.run_data import is_serving
 

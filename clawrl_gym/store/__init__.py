@@ -2,17 +2,20 @@
 
 from clawrl_gym.store.reader import StoreReader
 from clawrl_gym.store.rows import (
+    JudgedTurn,
     OpenSession,
     SessionRow,
     SessionSummary,
     StoredGroup,
     StoredNode,
     UpdateRow,
+    UserCounts,
 )
 from clawrl_gym.store.store import Store
 from clawrl_gym.store.verdicts import effective
 
 __all__ = [
+    "JudgedTurn",
     "OpenSession",
     "SessionRow",
     "SessionSummary",
@@ -21,5 +24,6 @@ __all__ = [
     "StoredGroup",
     "StoredNode",
     "UpdateRow",
+    "UserCounts",
     "effective",
 ]

@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clawrl_gym.core.episode_ids import member_of
-from clawrl_gym.core.ownership import OWNER, id_range
+from clawrl_gym.core.metrics import REFUSED
+from clawrl_gym.core.ownership import OWNER, id_range, user_of
 from clawrl_gym.core.types import INTERRUPTED, Compared, Message, Sample, Turn, Verdict
 from clawrl_gym.store.rows import (
+    JudgedTurn,
     OpenSession,
     SessionRow,
     SessionSummary,
@@ -24,6 +26,7 @@ from clawrl_gym.store.rows import (
     StoredGroup,
     StoredNode,
     UpdateRow,
+    UserCounts,
     session_of,
     unpack_ints,
     update_of,
@@ -176,6 +179,75 @@ class StoreReader:
             own = list(of_turn)
             newest = max(unpack_ints(own[0]["versions"]), default=-1)
             yield max(0, newest), [verdict_of(row) for row in own]
+
+    def judged_turns(self, newest: int) -> list[JudgedTurn]:
+        """Live turns that may be trained on, with the verdict that counts for each, in the order
+        of these; no older ones than the `newest` verdicts are of."""
+        rows = self._db.execute(
+            "SELECT verdicts.*, turns.versions, turns.session_id FROM verdicts "
+            "JOIN turns ON turns.id = turn_id JOIN sessions ON sessions.id = session_id "
+            "WHERE source = 'live' AND split = 'train' AND turn_id IN "
+            "(SELECT turn_id FROM (SELECT turn_id FROM verdicts ORDER BY id DESC LIMIT ?)) "
+            "ORDER BY turn_id, verdicts.id",
+            (newest,),
+        )
+        judged = []
+        for _, of_turn in itertools.groupby(rows, key=lambda row: row["turn_id"]):
+            own = list(of_turn)
+            best = effective(map(verdict_of, own))
+            if best is not None:
+                version = max(unpack_ints(own[0]["versions"]), default=-1)
+                judged.append(JudgedTurn(own[0]["session_id"], version, best))
+        return sorted(judged, key=lambda turn: turn.verdict.id or 0)
+
+    def praised_samples(self, newest: int) -> list[Sample]:
+        """Samples that feedback praised and an update which serves has learned of, oldest first;
+        none of feedback before the `newest` praises."""
+        rows = self._db.execute(
+            "SELECT samples.* FROM (SELECT DISTINCT turn_id FROM (SELECT turn_id FROM verdicts "
+            "WHERE kind = 'feedback' AND reward > 0 ORDER BY id DESC LIMIT ?)) "
+            "JOIN samples USING (turn_id) JOIN batches ON sample_id = samples.id "
+            "JOIN updates USING (version) WHERE signal = 'feedback' AND samples.reward > 0 "
+            "AND json_extract(updates.metrics, ?) IS NULL ORDER BY samples.id",
+            (newest, f'$."{REFUSED}"'),
+        )
+        return [sample_of(row) for row in rows]
+
+    def counts_of_users(self) -> dict[str, UserCounts]:
+        """By user, whoever had a live session; the owner's first."""
+        live = "JOIN sessions ON sessions.id = session_id WHERE source = 'live'"
+        undone = "json_extract(updates.metrics, ?) IS NOT NULL"
+        key = f'$."{REFUSED}"'
+        queries: dict[str, tuple[str, tuple[str, ...]]] = {
+            "turns": (f"SELECT session_id FROM turns {live} AND kind = 'main'", ()),
+            "feedback": (
+                "SELECT session_id FROM verdicts JOIN turns ON turns.id = turn_id "
+                f"{live} AND verdicts.kind = 'feedback'",
+                (),
+            ),
+            "learned": (
+                "SELECT session_id FROM batches JOIN samples ON samples.id = sample_id "
+                f"JOIN updates USING (version) {live} AND NOT {undone}",
+                (key,),
+            ),
+            "undone": (
+                "SELECT session_id FROM batches JOIN samples ON samples.id = sample_id "
+                f"JOIN updates USING (version) {live} AND {undone}",
+                (key,),
+            ),
+            "waiting": (
+                "SELECT session_id FROM samples JOIN groups USING (group_id) "
+                f"{live} AND used_by IS NULL",
+                (),
+            ),
+        }
+        counts: defaultdict[str, UserCounts] = defaultdict(UserCounts)
+        for name, (query, parameters) in queries.items():
+            by_session = f"SELECT session_id, count(*) FROM ({query}) GROUP BY session_id"
+            for session_id, count in self._db.execute(by_session, parameters):
+                of_user = counts[user_of(session_id)]
+                setattr(of_user, name, getattr(of_user, name) + count)
+        return dict(sorted(counts.items()))
 
     def samples_of_session(self, session_id: str) -> list[Sample]:
         rows = self._db.execute(

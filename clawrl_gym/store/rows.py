@@ -107,6 +107,32 @@ class UpdateRow:
     """The groups that it used up, where these are not the first ones; not kept in this form."""
 
 
+@dataclass(slots=True)
+class UserCounts:
+    """What a user's live sessions, as far as they are kept, brought."""
+
+    turns: int = 0
+    """Main turns."""
+    feedback: int = 0
+    """Opinions that were recorded."""
+    learned: int = 0
+    """Samples in updates that serve."""
+    undone: int = 0
+    """Samples in updates that the guards refused."""
+    waiting: int = 0
+    """Samples that no update has used."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTurn:
+    """A turn of a live session, and the verdict that counts for it."""
+
+    session_id: str
+    version: int
+    """The newest one that sampled it; -1 where none is known."""
+    verdict: Verdict
+
+
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
     """An accepted group; one without signal has no samples."""

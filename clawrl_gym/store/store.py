@@ -341,6 +341,8 @@ class Store:
     untrained_samples = _awaited(StoreReader.untrained_samples)
     untrained_groups = _awaited(StoreReader.untrained_groups)
     is_taught_by_feedback = _awaited(StoreReader.is_taught_by_feedback)
+    judged_turns = _awaited(StoreReader.judged_turns)
+    praised_samples = _awaited(StoreReader.praised_samples)
     group_numbers = _awaited(StoreReader.group_numbers)
     group_outcomes = _awaited(StoreReader.group_outcomes)
     begun_groups = _awaited(StoreReader.begun_groups)

@@ -26,6 +26,7 @@ from clawrl_gym.core.spread import evenly
 from clawrl_gym.core.types import Json
 from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
 from clawrl_gym.store import SessionRow, StoreReader
+from clawrl_gym.store.allowance_file import read_taken
 from clawrl_gym.ui.films import FilmBox, FilmCard, film_cards
 from clawrl_gym.ui.lessons import (
     MOST_LESSONS,
@@ -46,6 +47,7 @@ from clawrl_gym.ui.transcripts import (
     find_tokenizer,
     read_transcript,
 )
+from clawrl_gym.ui.trust import Trust, trust_of
 from clawrl_gym.ui.verdicts import JudgedTurn, judged_turn
 
 CONFIG_FILE = "config.yaml"
@@ -86,6 +88,7 @@ class RunData:
     """What is not shown, and why."""
     versions_of_users: dict[str, int] = field(default_factory=dict)
     """The newest of each user who has weights of their own."""
+    trust: Trust = field(default_factory=Trust)
     solved: dict[int, dict[str, bool]] = field(default_factory=dict)
     """Which tasks each held-out evaluation solved, by the updates before it."""
 
@@ -168,7 +171,7 @@ def read_run(folder: Path) -> RunData:
     return RunData(
         folder, config, config_text, rows, spans, starts, stored.cards, stored.episodes,
         stored.lessons, stored.judged, log.hints, stored.films, stored.session_films,
-        [*notes, *stored.notes], stored.versions_of_users, solved_by_step(folder),
+        [*notes, *stored.notes], stored.versions_of_users, stored.trust, solved_by_step(folder),
     )  # fmt: skip
 
 
@@ -208,6 +211,7 @@ class _Stored:
     session_films: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     versions_of_users: dict[str, int] = field(default_factory=dict)
+    trust: Trust = field(default_factory=Trust)
 
     @property
     def sessions(self) -> list[SessionRow]:
@@ -260,6 +264,7 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
         box = FilmBox(folder)
         films = film_cards(sessions, box, lambda session_id: _version(reader, session_id))
         newest = {user: row.version for user, row in reader.newest_of_users().items()}
+        trust = trust_of(reader.counts_of_users(), reader.updates(), read_taken(folder))
     finally:
         reader.close()
     session_films = _session_films(cards, films, box)
@@ -267,7 +272,9 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
     if len(box.session_ids) > box.embedded_films:
         count = f"{box.embedded_films} of {len(box.session_ids)}"
         notes.append(f"{count} films are here; all are in {FILMS_FOLDER}/.")
-    return _Stored(cards, len(sessions), lessons, judged, films, session_films, notes, newest)
+    return _Stored(
+        cards, len(sessions), lessons, judged, films, session_films, notes, newest, trust
+    )
 
 
 def _version(reader: StoreReader, session_id: str) -> int | None:
