@@ -29,7 +29,7 @@ class MemorySandbox:
     generation: int = 0
     heirs: list[Self] = field(default_factory=list)
 
-    def exec(self, command: str, timeout_s: float = 1.0) -> ExecResult:
+    def exec(self, command: str, timeout_s: float) -> ExecResult:
         self._require_alive()
         self.ran.append(command)
         if command in self.script:
@@ -56,7 +56,7 @@ class MemorySandbox:
     def _with_submit(self, action: str) -> ExecResult:
         """`submit` as the last line, or behind `&&`."""
         before, is_behind, _ = action.partition(" && submit")
-        result = self.exec(before.removesuffix("submit").strip())
+        result = self.exec(before.removesuffix("submit").strip(), 1.0)
         self.submitted = not is_behind or result.exit_code == 0
         return result
 

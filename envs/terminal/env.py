@@ -138,7 +138,9 @@ class TerminalEnv(TaskEnv[Task, Trial]):
             self._turns -= 1  # only commands count
             return self._submit(trial)
         command = action if submission is None else submission.command
-        observation = observation_of(trial.exec(command, self._command_timeout_s))
+        result = trial.exec(command, self._command_timeout_s)
+        self.waited_s += result.waited_s
+        observation = observation_of(result)
         if submission is not None and trial.succeeds(submission.question):
             following, ended = self._submit(trial)
             return f"{observation}\n{following}", ended
