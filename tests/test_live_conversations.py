@@ -178,7 +178,7 @@ async def test_a_subagents_result_is_told_in_the_parents_session(store: Store) -
 OK, POEM = assistant("HEARTBEAT_OK"), assistant("A poem.")
 CLIENTS_OWN = [
     "Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK.",
-    "[Sat 2026-11-21 08:22 UTC] An async command you ran earlier has completed. The result is shown "
+    "[Sat 2026-11-21 08:22 UTC] An async command you ran earlier has completed. The result is shown "  # noqa: E501
     "in the system messages above. Please relay it.",
     "A background task completed. Use this result to answer.\n\nsource: subagent\nok",
     "[Internal task completion event]\nsource: subagent\nsession_key: x",
