@@ -121,6 +121,9 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         self._turns = 0
         self.report = ""
         """What the grade said at the end of the episode; `finish()` sets it too."""
+        self.waited_s = 0.0
+        """Seconds that processes of actions waited for a CPU of this machine, over all episodes:
+        they are not the agent's time."""
 
     @abstractmethod
     def _request(self, task: TaskT) -> str:

@@ -1,7 +1,7 @@
 """A sandbox in memory for tests of what stands around it: no process, no isolation.
 
 It understands four commands, `put PATH TEXT`, `drop PATH`, `hang` and `die`, and any command
-that a test scripts.
+that a test scripts. An action that may submit ends in `submit`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class MemorySandbox:
     script: Script = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     folders: set[str] = field(default_factory=set)
+    submitted: bool = False
     dead: bool = False
     closed: bool = False
     generation: int = 0
@@ -33,6 +34,11 @@ class MemorySandbox:
         self.ran.append(command)
         if command in self.script:
             return self.script[command](self)
+        if command.startswith("submit() {"):
+            return self._with_submit(command.partition("; }; ")[2])
+        if "unset -f submit" in command:
+            submitted, self.submitted = self.submitted, False
+            return ExecResult("", 0 if submitted else 1)
         match command.split(maxsplit=2):
             case ["put", path, text]:
                 self.files[f"/root/{path}"] = text.encode()
@@ -46,6 +52,13 @@ class MemorySandbox:
             case ["rm", *_] if "/logs/verifier" in command:
                 self.files = {p: d for p, d in self.files.items() if "/logs/verifier" not in p}
         return ExecResult("", 0)
+
+    def _with_submit(self, action: str) -> ExecResult:
+        """`submit` as the last line, or behind `&&`."""
+        before, is_behind, _ = action.partition(" && submit")
+        result = self.exec(before.removesuffix("submit").strip(), 1.0)
+        self.submitted = not is_behind or result.exit_code == 0
+        return result
 
     def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
         self._require_alive()

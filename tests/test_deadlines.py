@@ -44,6 +44,10 @@ def test_overlapping_outages_count_once_and_those_of_before_not_at_all() -> None
     assert outages.seconds_of(0) == 0
 
 
+async def outages_s(chat: GatewayChat) -> float:
+    return (await chat.waits_of(SPEC)(60.0)).outages_s
+
+
 @asynccontextmanager
 async def chat_with(bench: Bench, timeout_s: float = 5.0) -> AsyncIterator[GatewayChat]:
     await bench.start()
@@ -56,11 +60,20 @@ async def chat_with(bench: Bench, timeout_s: float = 5.0) -> AsyncIterator[Gatew
 async def test_a_swap_is_an_outage(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with chat_with(bench) as chat:
-        assert await chat.outages_s(60.0) == 0.0
+        assert await outages_s(chat) == 0.0
         with bench.gateway.hold_requests():
             await asyncio.sleep(0.05)
-            assert 0.04 < await chat.outages_s(60.0) < 60
-        assert await chat.outages_s(60.0) > 0.04
+            assert 0.04 < await outages_s(chat) < 60
+        assert await outages_s(chat) > 0.04
+
+
+async def test_the_gateway_tells_how_fast_a_sessions_replies_came(tmp_path: Path) -> None:
+    """So that a program's replies (`agent=harness`), which the episode does not see, count too."""
+    async with chat_with(Bench(tmp_path)) as chat:
+        before = await chat.waits_of(SPEC)(60.0)
+        assert (before.slow_s, before.tokens_per_s) == (0.0, 0.0)
+        await chat.reply(SPEC, HELLO, [])
+        assert (await chat.waits_of(SPEC)(60.0)).tokens_per_s > 0.0
 
 
 async def test_a_policy_that_cannot_be_reached_is_an_outage_and_no_long_reply(
@@ -73,7 +86,7 @@ async def test_a_policy_that_cannot_be_reached_is_an_outage_and_no_long_reply(
         with pytest.raises(PolicyError) as failure:
             await chat.reply(SPEC, HELLO, [])
         assert not isinstance(failure.value, ReplyTimeout)
-        assert await chat.outages_s(60.0) > 0.1
+        assert await outages_s(chat) > 0.1
 
 
 async def test_a_reply_that_does_not_end_is_told_from_a_policy_that_is_gone(tmp_path: Path) -> None:
@@ -83,7 +96,7 @@ async def test_a_reply_that_does_not_end_is_told_from_a_policy_that_is_gone(tmp_
     async with chat_with(bench) as chat:
         with pytest.raises(ReplyTimeout, match=r"the reply had not ended after 0\.2 s"):
             await chat.reply(SPEC, HELLO, [])
-        assert await chat.outages_s(60.0) == 0.0
+        assert await outages_s(chat) == 0.0
 
 
 async def test_a_short_reply_that_does_not_end_is_a_slow_machine(tmp_path: Path) -> None:
@@ -92,7 +105,7 @@ async def test_a_short_reply_that_does_not_end_is_a_slow_machine(tmp_path: Path)
     bench.policy.delay_s = 60
     body: dict[str, Any] = {"model": "tiny", "messages": HELLO, "max_tokens": 1}
     async with chat_with(bench) as chat:
-        assert await chat.outages_s(60.0) == 0.0
+        assert await outages_s(chat) == 0.0
         status, answer, _ = await bench.post("/v1/chat/completions", body)
     assert (status, answer["error"]["code"]) == (502, "policy_unavailable")
     assert "the machine is too slow: a reply of at most 1 tokens" in answer["error"]["message"]

@@ -50,12 +50,12 @@ async def test_what_is_turned_away_for_now_is_asked_again_and_is_no_time_of_the_
 ) -> None:
     endpoint = Endpoint(refusals=[status])
     async with chat_with(endpoint) as chat:
-        outages_s = chat.outages_of(SPEC)
+        waits = chat.waits_of(SPEC)
         assert (await chat.reply(SPEC, HELLO, [])).message["content"] == "nothing"
         assert len(endpoint.bodies) == 2
-        assert await outages_s(60.0) >= 0.25
+        assert (await waits(60.0)).outages_s >= 0.25
         await chat.end(SPEC, None, None)  # type: ignore[arg-type]
-        assert await outages_s(60.0) == 0.0
+        assert (await waits(60.0)).outages_s == 0.0
 
 
 async def test_patience_ends() -> None:

@@ -22,6 +22,7 @@ from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
+from clawrl_gym.rollout.deadline import Waits
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
 
 SPEC = EpisodeSpec("s", 1, TaskRef("t", 3, "train"), max_turns=3, timeout_s=5.0)
@@ -229,10 +230,10 @@ async def test_time_without_a_policy_is_not_the_agents() -> None:
     outages: list[float] = []
     back = asyncio.Event()
 
-    async def outages_s(last_s: float) -> float:
+    async def waits(last_s: float) -> Waits:
         outages.append(last_s)
         back.set()
-        return 0.08
+        return Waits(0.08)
 
     class Wakes(ScriptedChat):
         async def reply(
@@ -242,7 +243,7 @@ async def test_time_without_a_policy_is_not_the_agents() -> None:
             return await super().reply(spec, messages, tools)
 
     episode = await run_episode(
-        late_after(1), Countdown(1), TextAgent(), Wakes("a"), in_place, outages_s=outages_s
+        late_after(1), Countdown(1), TextAgent(), Wakes("a"), in_place, waits=waits
     )
     assert (episode.stop_reason, episode.reward) == (StopReason.TERMINATED, 0.5)
     assert outages
@@ -250,11 +251,11 @@ async def test_time_without_a_policy_is_not_the_agents() -> None:
 
 
 async def test_a_policy_that_is_away_for_long_is_no_failure_of_the_agent() -> None:
-    async def outages_s(last_s: float) -> float:
-        return 99.0
+    async def waits(last_s: float) -> Waits:
+        return Waits(99.0)
 
     episode = await run_episode(
-        late_after(1), Countdown(1), TextAgent(), Hangs(), in_place, outages_s=outages_s
+        late_after(1), Countdown(1), TextAgent(), Hangs(), in_place, waits=waits
     )
     assert (episode.stop_reason, episode.reward) == (StopReason.POLICY_ERROR, None)
 

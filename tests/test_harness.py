@@ -19,6 +19,7 @@ from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
+from clawrl_gym.rollout.deadline import Waits
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.harness import Harness, run_harness
 from clawrl_gym.rollout.stage import one_stage
@@ -232,20 +233,21 @@ async def test_a_step_that_outlives_the_deadline_does_nothing_more() -> None:
 
     async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         asked.append(function.__name__)
+        values = function(*args, **kwargs)
         if function.__name__ == "step":
             begun.set()
             await may_end.wait()
-        return function(*args, **kwargs)
+        return values
 
-    async def outages_s(last_s: float) -> float:
+    async def waits(last_s: float) -> Waits:
         await begun.wait()
-        return 0.0
+        return Waits()
 
     command = (sys.executable, "-I", "-c", TALK + "step('a')")
     harness = Harness(command, PolicyAddress("http://127.0.0.1:1/v1", "k", "tiny"))
     spec = EpisodeSpec("h", 5, TaskRef("t", 3, "train"), max_turns=1, timeout_s=0.5)
     gateway = Heard()
-    episode = await run_harness(spec, Count(9), harness, gateway, in_thread, outages_s)
+    episode = await run_harness(spec, Count(9), harness, gateway, in_thread, waits)
     may_end.set()
     for _ in range(50):
         await asyncio.sleep(0)

@@ -175,6 +175,175 @@ OTHER_WORDINGS = {
 """What OpenClaw of releases in between writes, and owners who chose their own words."""
 
 
+CONDENSE = (
+    '<explicit_instructions type="summarize_task">\nThe current conversation is running out of '
+    "context.\n</explicit_instructions>"
+)
+WEBUI_TITLE = "Create a concise, 3-5 word title with an emoji as a title for the {} in the given language. RESPOND ONLY WITH THE TITLE TEXT."  # noqa: E501
+WORDS_OF_CLIENTS: list[tuple[str, str, str]] = [
+    # A rule, a system message, the last message.
+    ("announcement", "", "Agent-to-agent announce step."),
+    ("announcement", "", "[Thu 2026-02-26 03:13 GMT+1] Agent-to-agent announce step."),
+    (
+        "boot",
+        "",
+        "You are running a boot check. Follow BOOT.md instructions exactly.\n\nBOOT.md:\nSay hi.\n\n"  # noqa: E501
+        "If nothing needs attention, reply with ONLY: NO_REPLY.",
+    ),
+    ("diary", "", "Write a dream diary entry from these memory fragments:\n\n- an egg"),
+    (
+        "async_result",
+        "",
+        "[Wed 2026-02-18 14:39 AST] [System Message] [sessionId: 825104ae-033a-44a1-a489-3dca149ba246] "  # noqa: E501
+        'A subagent task "count" just completed successfully.\n\nResult:\n12',
+    ),
+    (
+        "async_result",
+        "",
+        'A background task "count" failed: no such folder\n\nFindings:\nnothing',
+    ),
+    (
+        "async_result",
+        "",
+        "[Queued announce messages while agent was busy]\n\n---\nQueued #1\nA cron job "
+        '"Brief" timed out.\n\nResult:\nnothing',
+    ),
+    (
+        "greeting",
+        "",
+        f"{STARTUP}. Say hi briefly (1-2 sentences) and ask what the user wants to do next.",
+    ),
+    ("title", "", WEBUI_TITLE.format("chat history,") + "\n\n<chat_history>\nUSER: hi"),
+    ("title", "", WEBUI_TITLE.format("prompt") + "\n\nPrompt: how do I boil eggs"),
+    (
+        "title",
+        "",
+        "Write a concise title for this conversation in the detected language. Title in 5 Words or "
+        "Less. No Punctuation or Quotation.\nUser: hi\nAI: hello",
+    ),
+    (
+        "title",
+        "Write a concise title for this conversation in the given language. Title in 5 Words or "
+        "Less. No Punctuation or Quotation.\nUser: hi",
+        "Language: English",
+    ),
+    (
+        "title",
+        "Detect user language and write in the same language an extremely concise title for this "
+        "conversation, which you must accurately detect.\nWrite in the detected language. Title in 5 "  # noqa: E501
+        "Words or Less.\n\n||>User: hi",
+        "||>Title:",
+    ),
+    (
+        "language",
+        "",
+        "Detect the language used in the following text. Note: words may be misspelled or cut off; "
+        "use context clues to identify the language:\nhallo",
+    ),
+    (
+        "compaction",
+        "",
+        "Provide a detailed prompt for continuing our conversation above. Focus on information that "  # noqa: E501
+        "would be helpful for continuing the conversation, including what we did.",
+    ),
+    (
+        "compaction",
+        "*Briefly* summarize this partial conversation about programming.\nInclude less detail.",
+        "# USER\nhi\n# ASSISTANT\nhello",
+    ),
+    (
+        "commit_message",
+        "You are an expert software engineer that generates concise, one-line Git commit messages "
+        "based on the provided diffs.\nReview the provided context and diffs which are about to be "
+        "committed to a git repo.",
+        "diff --git a/x b/x",
+    ),
+    (
+        "commit_message",
+        "You are an expert software engineer.\nReview the provided context and diffs which are about "  # noqa: E501
+        "to be committed to a git repo.\nGenerate a commit message.",
+        "diff --git a/x b/x",
+    ),
+    (
+        "commit_message",
+        "You are a helpful assistant that generates informative git commit messages based on git "
+        "diffs output.",
+        "diff --git a/x b/x",
+    ),
+    ("compaction", "You are Cline.", CONDENSE),
+    ("compaction", "You are Cline.", f"[read_file] Result:\nx = 1\n{CONDENSE}\n"),
+    (
+        "compaction",
+        "Your task is to create a detailed summary of the conversation so far, paying close "
+        "attention to the user's explicit requests and your previous actions.",
+        "hi",
+    ),
+    (
+        "compaction",
+        "Be kind.",
+        "Summarize the conversation so far, as described in the prompt instructions.",
+    ),
+    (
+        "title",
+        "",
+        "Given the following... please reply with a title for the chat that is 3-4 words in length, "  # noqa: E501
+        "no punctuation.\n\nAn egg.",
+    ),
+    (
+        "title",
+        "",
+        "Given the following... please reply with a short summary that is 4-12 words in length, you "  # noqa: E501
+        "should summarize what the user is asking for.\n\nAn egg.",
+    ),
+    (
+        "title",
+        "Generate a short title (four words or less) for this conversation.\n\nTitle what it is.",
+        "hi",
+    ),
+    (
+        "title",
+        "Based on the conversation so far, provide a concise description of this session in 4 words "  # noqa: E501
+        "or less.",
+        "hi",
+    ),
+    (
+        "compaction",
+        "## Task Context\n- An llm context limit was reached when a user was in a working session "
+        "with an agent (you)",
+        "Please summarize the conversation history provided in the system prompt.",
+    ),
+    (
+        "compaction",
+        "The messages above are a conversation to summarize. Create a structured context checkpoint "  # noqa: E501
+        "summary that another LLM will use.",
+        "Please summarize the conversation history provided in the system prompt.",
+    ),
+]
+"""What is known of clients' sources alone."""
+OF_PEOPLE = [
+    "Agent-to-agent announce step. What is that in my log?",
+    "You are running a boot check. Follow BOOT.md instructions exactly. - is this prompt any good?",
+    "Write a dream diary entry from these memory fragments: the sea, an egg.",
+    'A subagent task "count" just completed successfully. Did you see?',
+    "A cron job failed: what now?",
+    "Create a concise, 3-5 word title for my talk.",
+    "Write a concise title for this conversation in the given language.",
+    "Detect the language used in the following text: hallo",
+    "Provide a detailed prompt for continuing our conversation above.",
+    "*Briefly* summarize this partial conversation about programming.",
+    'What does <explicit_instructions type="summarize_task"> do in Cline?',
+    f"I found this in my log:\n{CONDENSE}\nWhat does it do?",
+    "Summarize the conversation so far, as described in the prompt instructions. Then go on.",
+    "Given the following... please reply with a poem.",
+    "Generate a short title (four words or less) for this conversation.",
+    "Please summarize the conversation history provided in the system prompt.",
+    "Your task is to create a detailed summary of the conversation so far.",
+    "Review the provided context and diffs which are about to be committed to a git repo.",
+    "Continue where you left off.",
+]
+"""Much like it."""
+
+
 def user(text: str) -> Message:
     return {"role": "user", "content": text}
 
@@ -204,6 +373,7 @@ def test_every_request_of_other_clients_and_releases_is_what_it_was(name: str) -
 
 def test_every_shipped_rule_has_a_request() -> None:
     told = {*SIDE.values(), *SIDE_OF_CLIENTS.values(), *OTHER_WORDINGS, "background"}
+    told |= {rule for rule, _, _ in WORDS_OF_CLIENTS}
     untold = {"summary", "agent_description"}
     assert {rule.name for rule in shipped().rules.kinds} == told | untold
 
@@ -219,6 +389,19 @@ def test_other_releases_and_wordings_are_side_turns(rule: str, text: str) -> Non
     if rule != "subagent":  # which is a session of its own
         assert kind_of([user("hi"), reply, user(text)], tools=tools) == ("side", rule)
         assert kind_of([user(text), reply, user("thanks")], tools=tools) == ("main", "")
+
+
+@pytest.mark.parametrize(("rule", "system", "text"), WORDS_OF_CLIENTS)
+def test_what_clients_ask_for_by_their_sources_is_side(rule: str, system: str, text: str) -> None:
+    first: list[Message] = [{"role": "system", "content": system}] if system else []
+    assert kind_of([*first, user(text)]) == ("side", rule)
+
+
+def test_another_models_retry_of_openclaw_is_not_the_users_word() -> None:
+    retry = user("Continue where you left off. The previous model attempt failed or timed out.")
+    blocks = TransientBlocks(shipped().rules.transient)
+    assert blocks.removed_from([user("a poem"), retry]) == [user("a poem")]
+    assert kind_of([user("a poem"), retry]) == ("main", "")
 
 
 def test_a_wakeup_that_is_told_by_its_channel_alone() -> None:
@@ -281,7 +464,7 @@ def test_an_owner_adds_a_client_beside_the_shipped_ones() -> None:
     assert kinds.kind_of([user(JOB + UTC_3)], {}, None) == ("side", "automation")
 
 
-@pytest.mark.parametrize("text", STAYS_MAIN)
+@pytest.mark.parametrize("text", [*STAYS_MAIN, *OF_PEOPLE])
 def test_a_person_may_write_about_all_of_this(text: str) -> None:
     tools = [{"type": "function", "function": {"name": "read"}}]
     system: Message = {"role": "system", "content": "You are a personal assistant."}

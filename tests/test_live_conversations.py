@@ -175,6 +175,57 @@ async def test_a_subagents_result_is_told_in_the_parents_session(store: Store) -
     assert rules == ["subagent"]
 
 
+OK, POEM = assistant("HEARTBEAT_OK"), assistant("A poem.")
+CLIENTS_OWN = [
+    "Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK.",
+    "[Sat 2026-11-21 08:22 UTC] An async command you ran earlier has completed. The result is shown "  # noqa: E501
+    "in the system messages above. Please relay it.",
+    "A background task completed. Use this result to answer.\n\nsource: subagent\nok",
+    "[Internal task completion event]\nsource: subagent\nsession_key: x",
+    "A scheduled reminder has been triggered. The reminder content is:\n\nTea\n\nPlease relay it.",
+    "Pre-compaction memory flush. Store durable memories now (use memory/x.md; create memory/ if "
+    "needed). If nothing to store, reply with NO_REPLY.",
+]
+"""What OpenClaw may leave in a history."""
+
+
+@pytest.mark.parametrize("text", CLIENTS_OWN)
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("kept", "answers"),
+    [
+        ([OK], {}),  # whoever answers next may mean what was said between
+        ([], {0: ["user: Thank you, it rhymes."]}),  # its reply was left out
+    ],
+)
+async def test_what_a_client_asks_for_itself_is_no_answer_to_the_reply_before_it(
+    store: Store, text: str, restarts: bool, kept: list[Message], answers: dict[int, list[str]]
+) -> None:
+    talk = Talk(store)
+    history = [user("Write a poem."), POEM]
+    for request, reply in (([history[0]], POEM), ([*history, user(text)], OK)):
+        await talk.say(request, reply)
+        if restarts:
+            talk = Talk(store)
+            await talk.sessions.start()
+    last = [*history, user(text), *kept, user("Thank you, it rhymes.")]
+    await talk.say(last, "You are welcome.")
+    assert await told(talk, "s") == answers
+    rules = [turn.kind for turn in await store.turns_of("s")]
+    assert rules == ["main", "side", "main"]
+
+
+async def test_a_message_that_was_first_sent_as_a_side_turn_answers_when_it_is_sent_as_main(
+    store: Store,
+) -> None:
+    talk = Talk(store)
+    history = [user("Write a poem."), POEM, user("Thank you, it rhymes.")]
+    await talk.say(history[:1], POEM)
+    await talk.say(history, "Tags: poems", headers={"X-Turn-Type": "side"})
+    await talk.say(history, "You are welcome.")
+    assert await told(talk, "s") == {0: ["user: Thank you, it rhymes."]}
+
+
 async def test_side_requests_make_no_main_turns(store: Store) -> None:
     talk = Talk(store)
     await replay(talk, *(f"side/{name}" for name in ("title", "slug", "cron", "probe")))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+import yaml
 
-from clawrl_gym.config import ServeConfig
+from clawrl_gym.config import KindRule, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Message
 from clawrl_gym.gateway.identify import KindRules
@@ -91,24 +94,75 @@ def test_a_deleted_session_leaves_nothing() -> None:
     assert not any(held)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        NIGHTLY,
-        "It's 'quoted' \\ and [odd] {braces}, run {}".replace("{braces}", "(braces)"),
-        "Job 7f3b2c1a-1111-2222-3333-44445555666{}: go on, please, and say when",
-    ],
-)
-def test_the_suggested_rule_makes_them_side_turns_and_leaves_others(text: str) -> None:
-    machine = MachineTurns(shipped().rules.transient)
-    for number in range(3):
-        told(machine, f"s{number}", text.format(number), number**3 * 1000.0)
+ODD_BEGINNINGS = [
+    NIGHTLY,
+    "It's 'quoted' \\ and [odd] (braces), run {}",
+    "Job 7f3b2c1a-1111-2222-3333-44445555666{}: go on, please, and say when",
+    "Summarise ${{oc.env:HOME}} and {{x}} for run number {} please now",
+    'He said "it is 100% done" \\o/ #hash, a=b: c; [d] (e) run {}, !history',
+    "\t\n  Leading white space and a tab\there, run {} of all the tests",
+    "Zusammenfassung für Übergrößen, №{}: bitte „kurz“ 🥚 antworten, danke",
+    "Nightly:\r\nreport {} of everything that has happened since then",
+    "'''{}''' triple quotes begin this message, which then goes on and on",
+    "\\\\server\\share\\{}\\file is what to read now, and say what is in it",
+    "cost is $5 and $(whoami) `id` run {}, please tell me what is in there",
+    "* list item {}\n* second item of the list\n* third item of the list",
+    '<context>\n<file path="/a/b/{}.txt">\ncontents\n</file>\n</context>\nGo',
+    "\u200bzero width {} at its beginning and then some more words go here",
+    "\x1b[2J\x07 bells and escapes {} that no terminal is to get, whatever comes",
+    "A" * 47 + "\\ {}",
+    "A" * 47 + "' {}",
+    "A" * 46 + "\\' {}",
+    "- x: {} like YAML at the beginning of a message that is long enough",
+    "key: value, other: [1, 2] run {} and then some more words that follow",
+    "?query&param={}&other=1 what is this query string, can you tell me it",
+    "!tag {} and an exclamation at its beginning, with more words after it",
+    "%percent {} like a directive at its beginning, with some more words",
+    "[Fri 2026-03-13 08:41 UTC] stamped {} words that a program wrote down",
+]
+
+
+@pytest.mark.parametrize("text", ODD_BEGINNINGS)
+def test_a_suggested_rule_that_is_pasted_ends_the_report(text: str) -> None:
+    texts = [text.format(100 + number) for number in range(3)]
+    machine = replayed(texts, shipped().rules.kinds)
     (suggestion,) = machine.suggestions()
     live = compose("serve", [suggestion.override()], ServeConfig).live
     kinds = KindRules(live.rules.kinds)
-    assert kinds.kind_of([user(text.format(9))], {}, None) == ("side", "mine")
+    assert kinds.kind_of([user(text.format(9))], {}, None) == ("side", suggestion.name)
     assert kinds.kind_of([user("Please: " + text.format(9))], {}, None) == ("main", "")
+    assert replayed(texts, live.rules.kinds).turns == 0
+    in_file = yaml.safe_load(suggestion.yaml())["clients"][suggestion.name]["kinds"]
+    assert replayed(texts, [KindRule(**rule) for rule in in_file]).turns == 0
+
+
+@pytest.mark.parametrize("text", ODD_BEGINNINGS)
+def test_what_serve_prints_is_one_line_whose_rule_a_shell_takes(text: str) -> None:
+    texts = [text.format(100 + number) for number in range(3)]
+    machine = replayed(texts, shipped().rules.kinds)
     words = machine_turns_in_words(machine)
+    assert words.isprintable()
     assert words.startswith("3 of 3 main turns look machine-made")
-    assert suggestion.override() in words
+    (suggestion,) = machine.suggestions()
     assert suggestion.yaml() in words
+    argument = words.partition("start serve with ")[2].partition(", or add to a file")[0]
+    assert shlex.split(argument) == [suggestion.override()]
+
+
+def test_two_suggestions_stand_beside_each_other() -> None:
+    first = [f"Nightly report of run {number}: list what failed" for number in range(3)]
+    second = [f"Weekly report of run {number}: list what is new" for number in range(4)]
+    machine = replayed([*first, *second], shipped().rules.kinds)
+    rules = [suggestion.override() for suggestion in machine.suggestions()]
+    live = compose("serve", rules, ServeConfig).live
+    assert len(rules) == 2
+    assert replayed([*first, *second], live.rules.kinds).turns == 0
+
+
+def replayed(texts: list[str], rules: Sequence[KindRule]) -> MachineTurns:
+    """What a gateway with these rules counts of messages, each the first of a session."""
+    machine, kinds = MachineTurns(shipped().rules.transient), KindRules(rules)
+    for number, text in enumerate(texts):
+        kind, _ = kinds.kind_of([user(text)], {}, None)
+        told(machine, f"s{number}", text, number**3 * 1000.0, kind)
+    return machine

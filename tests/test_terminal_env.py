@@ -13,7 +13,6 @@ from clawrl_gym.envs.terminal.env import (
     TerminalEnv,
     observation_of,
     single_commands,
-    split_submission,
 )
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.policy.shipped import shipped_dir
@@ -100,33 +99,18 @@ def test_submit_as_the_last_line_runs_what_stands_before_it(ending):
     env.reset(options={"task": TRAIL})
     step = env.step(goal(TRAIL) + ending)
     assert step[:4] == ("(no output)\n(submitted)", 1.0, True, False)
-    assert [command.strip() for command in opener.opened[0].ran] == [goal(TRAIL)]
+    assert opener.opened[0].ran[1] == goal(TRAIL)
 
 
 @pytest.mark.parametrize(
-    ("action", "expected"),
-    [
-        ("submit", ("", "always")),
-        ("\nsubmit\n", ("", "always")),
-        ("a\nb\nsubmit", ("a\nb", "always")),
-        ("a; submit", ("a", "always")),
-        ("a && submit", ("a", "on success")),
-        ("a\nb&&submit\n", ("a\nb", "on success")),
-        ("a &&\nsubmit", ("a", "on success")),
-        ("submit\na", ("submit\na", "")),
-        ("a \\\nsubmit", ("a \\\nsubmit", "")),
-        ("a |\nsubmit", ("a |\nsubmit", "")),
-        ("echo submit", ("echo submit", "")),
-        ("a & submit", ("a & submit", "")),
-        ("a || submit", ("a || submit", "")),
-        ("echo 'a; submit", ("echo 'a; submit", "")),
-        ("echo 'a && submit'", ("echo 'a && submit'", "")),
-        ("presubmit", ("presubmit", "")),
-        ("cat > f <<E\nsubmit\nE", ("cat > f <<E\nsubmit\nE", "")),
-    ],
+    "action", ["ls", "./submit", "submit.sh", "presubmit", "submit_all", "cat submit-log", "Submit"]
 )
-def test_what_submits(action, expected):
-    assert split_submission(action) == expected
+def test_an_action_without_the_word_runs_as_it_is(action):
+    opener = MemoryOpener()
+    env = memory_env(opener)
+    env.reset(options={"task": TRAIL})
+    assert env.step(action)[1:3] == (0.0, False)
+    assert opener.opened[0].ran == [action]
 
 
 def test_a_request_says_its_budget_where_the_task_does():

@@ -198,3 +198,52 @@ def test_the_json_reward_wins_and_may_be_a_fraction(tmp_path):
     with copied_task(tmp_path, test=test) as env:
         env.reset(options={"task": "total"})
         assert env.step("submit")[1] == 0.25
+
+
+SUBMITS = [
+    "submit", "  submit  ", "submit\n", "ls\nsubmit", "ls && submit", "ls; submit", "ls ;submit",
+    "ls&&submit", "submit # done", "ls\nsubmit  # all done", "submit;", "ls; submit;",
+    "ls &&\nsubmit", "ls && \\\nsubmit", "ls\n\n\nsubmit\n\n", "ls\n# it's done\nsubmit",
+    "ls\r\nsubmit\r\n", "cat <<EOF > f\nhi\nEOF\nsubmit", "cat <<'E' > f\nit's\nE\nsubmit",
+    "cat <<EOF > f && submit\nhi\nEOF", "echo \"it's\" && submit", "echo it\\'s; submit",
+    "if true; then\nsubmit\nfi", "[ -f none ] || submit", "false || submit", "false; submit",
+    "(cd /tmp && submit)", "{ submit; }", "submit && echo done", "submit\necho done",
+    "submit; exit", "true & submit", "sleep 0 &\nsubmit", "ls # x\nsubmit && true", "! submit",
+    "submit 2>/dev/null", "submit > log", "for x in a; do submit; done", "x=$(submit)",
+    "echo a\\\\\nsubmit", "set -e; submit", "set -C; set -u; submit", "cd /; rm -rf /tmp; submit",
+    "echo done | submit", "no_such_command\nsubmit",
+]  # fmt: skip
+SUBMITS_NOT = [
+    "echo submit", "echo 'a; submit", "echo 'a\nsubmit'", "echo 'a\nsubmit", "echo 'x; submit'",
+    "grep submit /dev/null", "cat <<EOF\nsubmit\nEOF", "cat <<EOF\nls; submit\nEOF",
+    "cat > run.sh <<'E'\nls && submit\nE", "cat <<EOF\nsubmit", "cat <<EOF && ls\nx; submit",
+    'echo "x && submit"', "ls \\\nsubmit", "# submit", "ls # submit", "ls # then; submit",
+    "ls # a && submit", "echo a \\; submit", "echo ${x:-a; submit", "echo ${x:-a\nsubmit",
+    "for x in a; do echo $x; done # ; submit", "alias x='ls; submit'", "false && submit",
+    "python3 - <<PY\nsubmit\nPY", "cat <<A <<B\nsubmit\nA\nsubmit\nB", "cat <<< submit",
+    "x=submit", "type submit", "true || submit", "if false; then submit; fi", "ls; submit-now",
+    "[[ a == b; submit", "case x in a) ls;; submit) ls;; esac", "echo submit && ls", "(ls; submit",
+]  # fmt: skip
+
+
+def a_submission_of(env, action):
+    """Whether an action ends an episode that goes on otherwise."""
+    env.reset(options={"task": "trail-train-000000"})
+    return env.step(action)[2]
+
+
+@pytest.mark.parametrize("action", SUBMITS)
+def test_an_action_that_runs_submit_ends_the_episode(env, action):
+    assert a_submission_of(env, action)
+
+
+@pytest.mark.parametrize("action", SUBMITS_NOT)
+def test_an_action_that_only_says_submit_does_not(env, action):
+    assert not a_submission_of(env, action)
+
+
+def test_an_action_with_submit_in_it_leaves_nothing_behind(env):
+    env.reset(options={"task": "trail-train-000000"})
+    env.step("echo submit; x=1")
+    shown = env.step("compgen -v sub; compgen -A function; ls -A /tmp; echo $x")[0]
+    assert shown == "1"

@@ -168,10 +168,17 @@ class Branch:
         """The node of the whole request."""
         return self.nodes[-1]
 
-    def answer_to(self, reply: int) -> list[Message]:
-        """What came back after the reply at a position: all up to the assistant's next message."""
+    def answer_to(self, reply: int, without: Collection[bytes] = ()) -> list[Message]:
+        """What came back after the reply at a position: all up to the assistant's next message.
+
+        `without`: nodes of messages that are left out, unless the request ends with them.
+        """
         end = next((later for later in self.replies if later > reply), len(self.messages))
-        return self.messages[reply + 1 : end]
+        return [
+            self.messages[at]
+            for at in range(reply + 1, end)
+            if self.nodes[at + 1] not in without or at + 1 == len(self.messages)
+        ]
 
     def without_reply(self) -> Iterator[NodeAndAnswer]:
         """Requests whose reply may have been left out here, with what was said after it: those of
@@ -376,6 +383,8 @@ class TurnGraph:
     - **Fork**: it follows an earlier turn. If that turn has its next state, it keeps it.
     - **A turn in between that was not ours** (another model, a side turn that stayed in the
       history): the next state ends where that reply begins; none when nothing was said before it.
+    - **What a client asked in a side turn** and kept in the history (a heartbeat, a subagent's
+      result) is nobody's answer: it is left out of next states.
     - **Edited, merged or compacted history**: no node fits. Then the last reply decides, if it is
       one of ours: the turn with the most similar replies before it, then the most similar messages.
       Where several come as near, or nothing before it is ours, it must be the session's newest
@@ -435,12 +444,13 @@ class TurnGraph:
         wait.
         """
         waiting = self.waiting if waiting is None else waiting
+        asked_by_client = {turn.request for turn in self.turns if turn.kind == "side"}
         return [
             (turn, answer)
             for turn, reply in self._replies_in(branch, under_way, waiting)
             if turn.kind == "main"
             and turn.turn_id in waiting
-            and (answer := branch.answer_to(reply))
+            and (answer := branch.answer_to(reply, asked_by_client))
         ]
 
     def straight_next_state(self, branch: Branch) -> list[NextState]:

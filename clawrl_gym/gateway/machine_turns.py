@@ -42,7 +42,7 @@ _MAX_GROUPS = 4096
 _MAX_TIMES = 64
 """Turns of one group, in one session."""
 _STAMP = re.compile(r"\A(?:\[[^\]\n]{10,60}\] )?")
-_STAMP_PATTERN = r"\A(?:\[[^\]\n]{10,60}\] )?"
+_STAMP_PATTERN = r"\A(?:\[[^\]\n]{10,60}\] )?\s*"
 _VARIES = re.compile(r"(?P<id>\b(?=[0-9a-f-]*\d)[0-9a-f-]{8,})|(?P<number>\d+)|(?P<space>\s+)")
 _PATTERNS = {"id": r"[0-9a-f-]+", "number": r"\d+", "space": r"\s+"}
 
@@ -57,17 +57,23 @@ class Suggestion:
     last_user: str
     """Regular expression of the rule."""
 
-    def override(self, name: str = "mine") -> str:
+    @property
+    def name(self) -> str:
+        """A name of its own, so that a second rule does not take the place of the first."""
+        return f"machine_{_digest(self.last_user)[:3].hex()}"
+
+    def override(self) -> str:
         """The rule as one `KEY=VALUE` of `serve`."""
         # Hydra reads backslashes as they are, but before a quote.
         quoted = re.sub(r"(\\*)('|\Z)", r"\1\1\2", self.last_user)
         pattern = quoted.replace("'", "\\'")
-        return f"live.clients.{name}.kinds=[{{name: {name}, last_user: '{pattern}'}}]"
+        return f"live.clients.{self.name}.kinds=[{{name: {self.name}, last_user: '{pattern}'}}]"
 
-    def yaml(self, name: str = "mine") -> str:
+    def yaml(self) -> str:
         """The rule as one line of a file of `conf/live/`."""
         pattern = self.last_user.replace("'", "''")
-        return f"clients: {{{name}: {{kinds: [{{name: {name}, last_user: '{pattern}'}}]}}}}"
+        rule = f"{{name: {self.name}, last_user: '{pattern}'}}"
+        return f"clients: {{{self.name}: {{kinds: [{rule}]}}}}"
 
 
 @dataclass(slots=True)
@@ -173,7 +179,7 @@ class MachineTurns:
         pattern = _pattern_of(head)
         if len(text.strip()) <= HEAD_CHARS:
             pattern += r"\s*\Z"
-        key = blake2b(pattern.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        key = _digest(pattern)
         group = self._groups.get(key)
         if group is None:
             group = _Group(_STAMP_PATTERN + pattern, len(head) >= _TELLING_CHARS)
@@ -182,6 +188,17 @@ class MachineTurns:
                 self._groups.popitem(last=False)
         self._groups.move_to_end(key)
         return group
+
+
+def _digest(pattern: str) -> bytes:
+    return blake2b(pattern.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _escaped(text: str) -> str:
+    """An expression that matches a text, in characters that a terminal only shows."""
+    return "".join(
+        re.escape(char) if char.isprintable() else f"\\U{ord(char):08x}" for char in text
+    )
 
 
 def _end_of_stamp(text: str) -> int:
@@ -194,10 +211,10 @@ def _pattern_of(head: str) -> str:
     pieces: list[str] = []
     position = 0
     for varying in _VARIES.finditer(head):
-        pieces.append(re.escape(head[position : varying.start()]))
+        pieces.append(_escaped(head[position : varying.start()]))
         pieces.append(_PATTERNS[varying.lastgroup or "space"])
         position = varying.end()
-    return "".join([*pieces, re.escape(head[position:])])
+    return "".join([*pieces, _escaped(head[position:])])
 
 
 def _are_regular(times_s: Sequence[float]) -> bool:

@@ -67,6 +67,8 @@ class OutagesRequest(Fields):
     """GET /v1/outages."""
 
     last_s: float = Field(3600.0, ge=0, allow_inf_nan=False)
+    session_id: str | None = None
+    """Whose slow replies are told, too."""
 
 
 class Gateway:
@@ -295,8 +297,13 @@ class Gateway:
         return web.Response(body=text, headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     async def _show_outages(self, request: web.Request) -> web.Response:
-        last_s = parse_as(OutagesRequest, dict(request.query)).last_s
-        return web.json_response({"outages_s": self._turns.outages.seconds_of(last_s)})
+        asked = parse_as(OutagesRequest, dict(request.query))
+        told = {"outages_s": self._turns.outages.seconds_of(asked.last_s)}
+        session = self.sessions.warm(asked.session_id) if asked.session_id else None
+        if session is not None:
+            replies = session.reply_times
+            told |= {"slow_s": replies.slow_s, "tokens_per_s": replies.tokens_per_s}
+        return web.json_response(told)
 
     async def _models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [self._model_json()]})

@@ -23,6 +23,7 @@ from typing import Self, TypeVar
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.ownership import name_of
 from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.slow_machine import ReplyTimes
 from clawrl_gym.core.types import Message, Turn
 from clawrl_gym.dialogue.graph import (
     NextState,
@@ -87,6 +88,8 @@ class Session:
     """Requests and tasks inside; it is not forgotten meanwhile."""
     next_index: int = 0
     graph: TurnGraph = field(default_factory=TurnGraph)
+    reply_times: ReplyTimes = field(default_factory=ReplyTimes)
+    """How fast its replies were sampled since it was read."""
     counted_bytes: int = 0
     """The size that was last counted for it."""
     _requests: list[TurnRequest] = field(default_factory=list)

@@ -87,6 +87,10 @@ class SessionCache:
             self._count(session)
             self._forget_some()
 
+    def get(self, session_id: str) -> Session | None:
+        """The session, where it is here now."""
+        return self._sessions.get(session_id)
+
     async def load(self, session: Session, row: SessionRow) -> None:
         """Read a stored session's turns."""
         turns = await self._store.nodes_of(session.id, MAX_TURNS)
@@ -160,6 +164,10 @@ class Sessions:
     def __len__(self) -> int:
         """Sessions in memory."""
         return len(self._cache)
+
+    def warm(self, session_id: str) -> Session | None:
+        """A session that is held in memory."""
+        return self._cache.get(session_id)
 
     @property
     def open_count(self) -> int:

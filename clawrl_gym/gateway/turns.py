@@ -193,8 +193,12 @@ class TurnMaker:
         )
         partial = PartialReply(turn_input, previous, self._history)
         try:
-            with self._versions.use(user_of(request.session.id)) as served:
+            with (
+                self._versions.use(user_of(request.session.id)) as served,
+                request.session.reply_times.asking() as ended,
+            ):
                 generation, reply = await self._reply(request.session.id, partial, send, served)
+                ended(len(generation.sampled_ids_T))
         except BaseException:
             await self._record_partial(request, partial)
             raise

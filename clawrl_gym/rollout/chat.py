@@ -34,7 +34,7 @@ from clawrl_gym.core.link import LARGEST_BODY_BYTES, in_one_line
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.slow_machine import is_slow
 from clawrl_gym.core.types import Episode, Json, Message, Tool
-from clawrl_gym.rollout.deadline import OutageClock
+from clawrl_gym.rollout.deadline import WaitClock, Waits
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply
 from clawrl_gym.rollout.link import GatewayLink
 
@@ -119,14 +119,17 @@ class GatewayChat:
         """Send the film of an episode that is over."""
         await self._post(f"/sessions/{spec.session_id}/film", jpeg, {"Content-Type": "image/jpeg"})
 
-    def outages_of(self, spec: EpisodeSpec) -> OutageClock:
-        """The same for all episodes: the gateway counts them."""
-        return self.outages_s
+    def waits_of(self, spec: EpisodeSpec) -> WaitClock:
+        """What the gateway counts: outages for all episodes, slow replies of this one's session."""
 
-    async def outages_s(self, last_s: float) -> float:
-        """In how many of the last seconds the gateway had no policy that could answer."""
-        url = f"{self._base_url}/v1/outages?last_s={last_s:.3f}"
-        return float((await _get_json(self._http, url))["outages_s"])
+        async def waits(last_s: float) -> Waits:
+            query = f"last_s={last_s:.3f}&session_id={spec.session_id}"
+            url = f"{self._base_url}/v1/outages?{query}"
+            told = await _get_json(self._http, url)
+            names = ("outages_s", "slow_s", "tokens_per_s")
+            return Waits(*(float(told.get(name) or 0.0) for name in names))
+
+        return waits
 
     async def close(self) -> None:
         await self._link.close()
@@ -228,13 +231,13 @@ class EndpointChat:
     async def film(self, spec: EpisodeSpec, jpeg: bytes) -> None:
         """Nobody keeps films."""
 
-    def outages_of(self, spec: EpisodeSpec) -> OutageClock:
+    def waits_of(self, spec: EpisodeSpec) -> WaitClock:
         """How long an episode has waited for a server that turned it away."""
 
-        async def waited_s(last_s: float) -> float:
-            return self._waited_s.get(spec.session_id, 0.0)
+        async def waits(last_s: float) -> Waits:
+            return Waits(self._waited_s.get(spec.session_id, 0.0))
 
-        return waited_s
+        return waits
 
     async def close(self) -> None:
         await self._http.close()

@@ -3,8 +3,9 @@
 It begins once the environment has started, which has a limit of its own. What does not count,
 because it is not the agent's: seconds in which no policy could be reached or its weights were
 swapped, seconds that replies took beyond what their tokens take on a machine that is not slow
-(`core/slow_machine.py`), and seconds in which this process got no time at all. All else counts: its
-actions, what they take of the environment, and its replies, however long.
+(`core/slow_machine.py`), seconds that its actions waited for a thread or a CPU, and seconds in
+which this process got no time at all. All else counts: its actions, what they take of the
+environment, and its replies, however long.
 """
 
 from __future__ import annotations
@@ -13,65 +14,87 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.core.slow_machine import SLOWEST_TOKENS_PER_S, own_seconds
+from clawrl_gym.core.slow_machine import SLOWEST_TOKENS_PER_S, ReplyTimes
 from clawrl_gym.core.types import StopReason
 
-OutageClock = Callable[[float], Awaitable[float]]
-"""In how many of the last seconds no policy could answer. Raises PolicyError."""
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What an episode waited for, in the last seconds, that is the policy's doing."""
+
+    outages_s: float = 0.0
+    """No policy could answer."""
+    slow_s: float = 0.0
+    """Replies came slower than tokens come on a machine that is not slow."""
+    tokens_per_s: float = 0.0
+    """Speed of these replies."""
+
+
+WaitClock = Callable[[float], Awaitable[Waits]]
+"""The waits of the last seconds. Raises PolicyError."""
 
 _LOOK_EVERY_S = 10.0
 _LATE_S = 1.0
 """A process that wakes up so much later than it asked for had no time meanwhile."""
 
 
-async def no_outages(last_s: float) -> float:
-    """Of a policy whose outages nobody counts."""
-    return 0.0
+async def no_waits(last_s: float) -> Waits:
+    """For a policy whose outages nobody counts."""
+    return Waits()
 
 
-class ReplyTimes:
-    """How long an episode waited for its replies, and how many tokens it got for that."""
+class ActionTimes:
+    """How much of the time that an episode's actions took is the machine's: what they waited for a
+    thread of this process, and what the environment says that their processes waited for a CPU."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._waited_s = 0.0
-        self._tokens = 0
-        self._own_s = 0.0
+        self._slow_s = 0.0
+        self._acted_s = 0.0
         self._asked_s: float | None = None
+        self._begun_s: float | None = None
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """A reply is being waited for inside."""
-        self._asked_s = self._clock()
+    def acting(self) -> Iterator[Callable[[], None]]:
+        """An action is being carried out inside; call what is given once it has begun."""
+        self._asked_s, self._begun_s = self._clock(), None
         try:
-            yield
+            yield self._begin
         finally:
+            self._slow_s += self._pending_s
+            self._acted_s += self._clock() - self._asked_s
             self._asked_s = None
 
-    def got(self, tokens: int, duration_s: float) -> None:
-        """A reply came; one whose tokens are not known (0) counts whole."""
-        self._waited_s += duration_s
-        self._tokens += tokens
-        self._own_s += min(duration_s, own_seconds(tokens)) if tokens else duration_s
+    def waited(self, seconds: float) -> None:
+        """Processes of an action waited for a CPU."""
+        self._slow_s += seconds
 
     @property
     def slow_s(self) -> float:
-        """Seconds of these that are the machine's. A reply that is still being waited for counts
-        like those before it; without any before it, it is the agent's."""
-        if not self._waited_s:
-            return 0.0
-        pending_s = 0.0 if self._asked_s is None else self._clock() - self._asked_s
-        return (self._waited_s + pending_s) * (1.0 - self._own_s / self._waited_s)
+        """Seconds of these that are the machine's, also of an action that waits to begin; none
+        where it is no more than one, which says nothing."""
+        slow_s = self._slow_s + self._pending_s
+        return slow_s if slow_s > _LATE_S else 0.0
 
     def words(self) -> str:
         """How slow it was."""
-        speed = self._tokens / self._waited_s if self._waited_s else 0.0
+        pending_s = 0.0 if self._asked_s is None else self._clock() - self._asked_s
         return (
-            f"the policy sampled {speed:.1f} tokens/s for this episode, "
-            f"less than {SLOWEST_TOKENS_PER_S:g}"
+            f"of the {self._acted_s + pending_s:.0f} s that its actions took, they could not run "
+            f"for {self.slow_s:.0f} s"
         )
+
+    def _begin(self) -> None:
+        self._begun_s = self._clock()
+
+    @property
+    def _pending_s(self) -> float:
+        if self._asked_s is None:
+            return 0.0
+        return (self._clock() if self._begun_s is None else self._begun_s) - self._asked_s
 
 
 class Deadline:
@@ -80,12 +103,14 @@ class Deadline:
     def __init__(
         self,
         timeout_s: float,
-        outages_s: OutageClock = no_outages,
+        waits: WaitClock = no_waits,
         replies: ReplyTimes | None = None,
+        actions: ActionTimes | None = None,
     ) -> None:
         self.timeout_s = timeout_s
-        self._outages_s = outages_s
+        self._waits = waits
         self._replies = replies or ReplyTimes()
+        self._actions = actions or ActionTimes()
         self._late_s = 0.0
 
     async def hold(self, play: Awaitable[StopReason]) -> StopReason:
@@ -118,13 +143,23 @@ class Deadline:
 
     async def _held_up_s(self, last_s: float) -> float:
         """Seconds that are not the agent's. Raises PolicyError when they are too many."""
-        outages_s, slow_s = await self._outages_s(last_s), self._replies.slow_s
-        held_up_s = max(outages_s, slow_s) + self._late_s  # a slow reply may hold an outage
+        waits = await self._waits(last_s)
+        replies_s = max(self._replies.slow_s, min(waits.slow_s, last_s))
+        actions_s = self._actions.slow_s
+        policy_s = max(waits.outages_s, replies_s)  # a slow reply may hold an outage
+        held_up_s = policy_s + max(actions_s, self._late_s)  # an action that waits may be late
         if held_up_s <= self.timeout_s:
             return held_up_s
-        if outages_s > self.timeout_s:
-            raise PolicyError(f"no policy answered for {outages_s:.0f} s")
-        why = self._replies.words() if slow_s > self._late_s else "this process got no time"
+        if waits.outages_s > self.timeout_s:
+            raise PolicyError(f"no policy answered for {waits.outages_s:.0f} s")
+        speed = self._replies.tokens_per_s or waits.tokens_per_s
+        reasons = {
+            f"the policy sampled {speed:.1f} tokens/s for this episode, less than "
+            f"{SLOWEST_TOKENS_PER_S:g}": replies_s,
+            self._actions.words(): actions_s,
+            "this process got no time": self._late_s,
+        }
+        why = max(reasons, key=lambda reason: reasons[reason])
         raise PolicyError(
             f"the machine is too slow: it held the episode up for {held_up_s:.0f} s ({why}). "
             "Let fewer episodes run at once (rollout.in_flight), or give them more time "

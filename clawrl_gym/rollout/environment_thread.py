@@ -70,6 +70,11 @@ class EnvironmentThread:
         return self._tenant.report
 
     @property
+    def waited_s(self) -> object:
+        """Seconds that its processes waited for a CPU, if it has a `waited_s`."""
+        return self._tenant.waited_s
+
+    @property
     def film(self) -> Callable[[], bytes | None]:
         """The episode as a JPEG, if the environment filmed it."""
         return self._tenant.film
@@ -146,6 +151,10 @@ class _Tenant:
     @property
     def report(self) -> object:
         return getattr(self._env.unwrapped, "report", None)
+
+    @property
+    def waited_s(self) -> object:
+        return getattr(self._env.unwrapped, "waited_s", 0.0)
 
     def film(self) -> bytes | None:
         film = None if self._env is None else getattr(self._env.unwrapped, "film", None)

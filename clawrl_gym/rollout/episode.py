@@ -33,9 +33,10 @@ from clawrl_gym.core.errors import (
     boundary,
 )
 from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.slow_machine import ReplyTimes
 from clawrl_gym.core.text import valid_text
 from clawrl_gym.core.types import Answer, Episode, Message, StopReason, TaskRef, Tool
-from clawrl_gym.rollout.deadline import Deadline, OutageClock, ReplyTimes, no_outages
+from clawrl_gym.rollout.deadline import Deadline, WaitClock, no_waits
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
 
 
@@ -163,7 +164,7 @@ async def run_episode(
     chat: Chat,
     in_thread: InThread,
     bounds: Bounds = Bounds(),
-    outages_s: OutageClock = no_outages,
+    waits: WaitClock = no_waits,
 ) -> Episode:
     """Run one episode to its end and report it to the gateway. Raises nothing but cancellation."""
     started_s = time.monotonic()
@@ -171,7 +172,7 @@ async def run_episode(
     agent = _AgentBorder(agent)
     replies = ReplyTimes()
     stop, error = await ending_of(
-        spec, progress, lambda: _play(spec, agent, chat, bounds, progress, replies), outages_s,
+        spec, progress, lambda: _play(spec, agent, chat, bounds, progress, replies), waits,
         replies,
     )  # fmt: skip
     episode = conclude(spec, progress, stop, error, started_s)
@@ -187,13 +188,13 @@ async def ending_of(
     spec: EpisodeSpec,
     progress: Progress,
     play: Callable[[], Awaitable[StopReason]],
-    outages_s: OutageClock = no_outages,
+    waits: WaitClock = no_waits,
     replies: ReplyTimes | None = None,
 ) -> tuple[StopReason, str | None]:
     """Start the environment and play: how the episode ended, and what failed when something did."""
     try:
         await _start(spec, progress)
-        return await Deadline(spec.timeout_s, outages_s, replies).hold(play()), None
+        return await Deadline(spec.timeout_s, waits, replies, progress.actions).hold(play()), None
     except TimeoutError:
         return StopReason.DEADLINE, f"no end within {spec.timeout_s:g} s of the agent's time"
     except ReplyTimeout as failure:
@@ -293,8 +294,9 @@ async def _play(
             progress.opening, progress.offered = request, tools
         asked_s = time.monotonic()
         try:
-            with replies.asking():
+            with replies.asking() as ended:
                 answer = await _ask(spec, chat, request, tools, history)
+                ended(answer.tokens)
         except ContextError:
             await progress.finish()
             return StopReason.CONTEXT
@@ -305,7 +307,6 @@ async def _play(
                 raise AgentFault(f"what the agent said cannot be sent on: {refusal}") from refusal
             raise
         duration_s = time.monotonic() - asked_s
-        replies.got(answer.tokens, duration_s)
         progress.tokens += answer.tokens
         progress.replies.append(answer.message)
         action = _unread(answer.message) or agent.action(answer.message)

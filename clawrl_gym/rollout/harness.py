@@ -34,7 +34,7 @@ from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.types import Episode, StopReason
 from clawrl_gym.rollout.action_socket import ActionSocket, HarnessChat
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.deadline import OutageClock, no_outages
+from clawrl_gym.rollout.deadline import WaitClock, no_waits
 from clawrl_gym.rollout.episode import EpisodeSpec, ending_of
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
 
@@ -67,14 +67,12 @@ async def run_harness(
     harness: Harness,
     chat: HarnessChat,
     in_thread: InThread,
-    outages_s: OutageClock = no_outages,
+    waits: WaitClock = no_waits,
 ) -> Episode:
     """Run one episode to its end and report it to the gateway. Raises nothing but cancellation."""
     started_s = time.monotonic()
     actions = ActionSocket(spec, Progress(env, in_thread), chat, started_s)
-    stop, error = await ending_of(
-        spec, actions.progress, lambda: _play(actions, harness), outages_s
-    )
+    stop, error = await ending_of(spec, actions.progress, lambda: _play(actions, harness), waits)
     return actions.episode or await actions.conclude(stop, error, None)
 
 

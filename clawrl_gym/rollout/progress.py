@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, Protocol
 
 from clawrl_gym.core.errors import EnvError, boundary
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.text import MOST_CHARS, Replacements, valid_escapes, valid_json, valid_text
 from clawrl_gym.core.types import Answer, Json, Message, StopReason, TaskRef, Tool, Transcript
+from clawrl_gym.rollout.deadline import ActionTimes
 
 _STEP = ("observation", "reward", "terminated", "truncated", "info")
 InThread = Callable[..., Awaitable[Any]]
@@ -26,7 +28,8 @@ class TextEnv(Protocol):
 
     One with checks may report on them at the end: in `info["report"]` of the last step, and after
     `finish()` in an attribute `report`. Rules that hold for the whole episode stand in
-    `info["system"]` of reset. Whose it is may be anybody: what comes back is checked here.
+    `info["system"]` of reset. An attribute `waited_s` may count the seconds that its processes
+    waited for a CPU. Whose it is may be anybody: what comes back is checked here.
     """
 
     def reset(
@@ -46,6 +49,8 @@ class Progress:
     def __init__(self, env: TextEnv, in_thread: InThread) -> None:
         self._env = env
         self._in_thread = in_thread
+        self.actions = ActionTimes()
+        self._waited_before_s = 0.0
         self.replaced = Replacements()
         """What of the environment's texts was not valid Unicode."""
         self.observations: list[str] = []
@@ -74,6 +79,7 @@ class Progress:
             values = await self._in_thread(self._env.reset, seed=task.seed, options=options)
             observation, info = _values_of("reset", values, ("observation", "info"))
             self._note("reset", observation, info)
+            self._waited_before_s = self._waited_s()
         info = self.info
         family = info.get("family")
         self.family = None if family is None else self._valid(str(family))
@@ -81,7 +87,7 @@ class Progress:
     async def step(self, action: str) -> StopReason | None:
         """Why the environment ended the episode; None while it goes on."""
         with boundary(EnvError, "step"):
-            values = await self._in_thread(self._env.step, action)
+            values = await self._acted(self._env.step, action)
             observation, reward, terminated, truncated, info = _values_of("step", values, _STEP)
             self._note("step", observation, info)
             self.reward += _finite("step", "a reward", reward)
@@ -94,9 +100,28 @@ class Progress:
     async def finish(self) -> None:
         """Grade what is there; an environment that reports tells it in its attribute `report`."""
         with boundary(EnvError, "finish"):
-            reward = await self._in_thread(self._env.finish)
+            reward = await self._acted(self._env.finish)
             self.reward += _finite("finish", "a reward", reward)
             self.report = self._report(getattr(self._env, "report", None))
+
+    async def _acted(self, function: Callable[..., object], *args: object) -> Any:
+        """A call of the environment in the agent's time; it may wait for its thread."""
+        with self.actions.acting() as begin:
+
+            @wraps(function)
+            def call() -> object:
+                begin()
+                return function(*args)
+
+            values = await self._in_thread(call)
+        waited_s = self._waited_s()
+        self.actions.waited(max(0.0, waited_s - self._waited_before_s))
+        self._waited_before_s = waited_s
+        return values
+
+    def _waited_s(self) -> float:
+        """Of an environment that counts what its processes waited for a CPU."""
+        return _finite("step", "waited_s", getattr(self._env, "waited_s", 0.0))
 
     @property
     def transcript(self) -> Transcript:

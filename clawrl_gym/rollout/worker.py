@@ -99,10 +99,10 @@ class _Cast:
     async def play(self, spec: EpisodeSpec, slot: EnvironmentThread, chat: PolicyChat) -> Episode:
         if self._agent is None:
             return await run_harness(
-                spec, slot, self._harness, chat, slot.call, chat.outages_of(spec)
+                spec, slot, self._harness, chat, slot.call, chat.waits_of(spec)
             )
         return await run_episode(
-            spec, slot, self._agent, chat, slot.call, self._bounds, chat.outages_of(spec)
+            spec, slot, self._agent, chat, slot.call, self._bounds, chat.waits_of(spec)
         )
 
 

@@ -7,6 +7,7 @@ it: conversations never wait for learning.
 from __future__ import annotations
 
 import asyncio
+import shlex
 import socket
 import sys
 from contextlib import AsyncExitStack
@@ -86,7 +87,7 @@ def machine_turns_in_words(machine_turns: MachineTurns) -> str:
     return (
         f"{machine_turns.turns} of {machine_turns.main_turns} main turns look machine-made, and "
         f"are trained on; {first.turns} of them: {first.why}. If no person wrote these, start "
-        f'serve with "{first.override()}", or add to a file of conf/live: {first.yaml()}'
+        f"serve with {shlex.quote(first.override())}, or add to a file of conf/live: {first.yaml()}"
     )
 
 

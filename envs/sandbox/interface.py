@@ -75,6 +75,8 @@ class ExecResult:
     """Output was longer than the limit."""
     shell_restarted: bool = False
     """The shell had ended and a new one was started: directory and variables are lost."""
+    waited_s: float = 0.0
+    """Seconds that its processes waited for a CPU of this machine, estimated; 0 of a short one."""
 
 
 class Sandbox(Protocol):

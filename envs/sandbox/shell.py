@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from clawrl_gym.core.slow_machine import cpu_waits
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.transport import Exchange, Transport
 
@@ -27,6 +28,28 @@ _KILL_GRACES_S = (0.1, 0.1, 0.2, 0.3, 0.5)
 """For the shell to answer after what it waited for was killed; it may have started the next."""
 _SHELL_GRACE_S = 1.0
 """For a new shell to be announced after the old one was killed."""
+
+
+_TELLING_S = 1.0
+"""A shorter command says nothing about the machine."""
+_TICKS_PER_S = 100.0
+"""Of /proc, on every Linux of today."""
+_CPU_TICKS = (
+    '"$(\\builtin read -ra ticks <"/proc/$$/stat" && '
+    '\\builtin echo "$((ticks[13] + ticks[14] + ticks[15] + ticks[16]))")"'
+)
+"""Expands to the ticks of CPU time that the shell and its ended children used."""
+_MOST_WAITING = 0.98
+
+
+def waited_for_cpu_s(took_s: float, used_s: float, waiting_share: float) -> float:
+    """Seconds that a command waited for a CPU: what it used of one came at the share that the
+    machine had left. One that sleeps uses nothing and waits for nothing.
+
+    `waiting_share`: of their time, that processes of the machine waited meanwhile.
+    """
+    share = min(_MOST_WAITING, max(0.0, waiting_share))
+    return max(0.0, min(took_s - used_s, used_s * share / (1.0 - share)))
 
 
 class CommandEnding(Enum):
@@ -151,21 +174,37 @@ class Shell:
         self._session = session
         self._output_bytes = output_bytes
         self._kill_all_but = kill_all_but
+        self._ticks = 0
+        """Of CPU time, at the last question."""
         self.pid = 0
         """Number of the shell inside."""
 
     def run(self, command: str, timeout_s: float) -> tuple[ExecResult, CommandEnding]:
         """What a command did; unless it ANSWERED, the shell was lost and has to be greeted."""
         capture = Capture(self._output_bytes, bytearray())
+        began_s, machine_s = time.monotonic(), cpu_waits.seconds()
         self._session.drain(capture)
         self._session.send(command)
-        ending = self._session.wait(capture, time.monotonic() + timeout_s)
+        ending = self._session.wait(capture, began_s + timeout_s)
         timed_out = ending is CommandEnding.DEADLINE
         if timed_out:
             ending = self._interrupt(capture)
         code = self._session.code if ending is CommandEnding.COMPLETED and not timed_out else None
         lost = ending is not CommandEnding.COMPLETED
-        return ExecResult(capture.text, code, timed_out, capture.truncated, lost), ending
+        took_s, waited_s = time.monotonic() - began_s, 0.0
+        if took_s > _TELLING_S and not lost:
+            waited_s = waited_for_cpu_s(
+                took_s, self._used_cpu_s(), (cpu_waits.seconds() - machine_s) / took_s
+            )
+        return ExecResult(capture.text, code, timed_out, capture.truncated, lost, waited_s), ending
+
+    def _used_cpu_s(self) -> float:
+        """What the shell and its children that have ended used of a CPU since the last question."""
+        self._session.ask(_CPU_TICKS)
+        ending = self._session.wait(Capture(0, bytearray()), time.monotonic() + _SHELL_GRACE_S)
+        ticks = (self._session.code or 0) if ending is CommandEnding.COMPLETED else 0
+        used, self._ticks = max(0, ticks - self._ticks), ticks
+        return used / _TICKS_PER_S
 
     def greet(self, capture: Capture, timeout_s: float) -> bool:
         """Learn the shell's process number; False when no shell answers."""
@@ -175,7 +214,7 @@ class Shell:
             ending = self._session.wait(capture, deadline)
             if ending is not CommandEnding.SHELL_ENDED:
                 break
-        self.pid = self._session.code or 0
+        self.pid, self._ticks = self._session.code or 0, 0
         return ending is CommandEnding.COMPLETED and self.pid > 0
 
     def _interrupt(self, capture: Capture) -> CommandEnding:

@@ -143,6 +143,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
 
     def _act(self, task: Instance, repository: Repository, action: str) -> tuple[str, bool]:
         result = self._last_result = self._run(action, task, repository.sandbox)
+        self.waited_s += result.waited_s
         submitted = submission_of(result)
         if submitted is not None:
             self._submitted = submitted

@@ -5,10 +5,7 @@ The environment knows tasks, turns and grades; what isolates the shell is behind
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable
-from typing import Literal
 
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
@@ -17,13 +14,10 @@ from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.machines import Machines
 from clawrl_gym.envs.terminal.source import open_source
-from clawrl_gym.envs.terminal.task import SUBMIT, Task
+from clawrl_gym.envs.terminal.submission import Submission
+from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.envs.terminal.trial import Trial
 from clawrl_gym.envs.terminal.verifier import is_trusted
-
-_SUBMISSION = re.compile(
-    rf"(?P<before>.*?)(?P<sign>^|[ \t]*&&\s*|;[ \t]*|\n)[ \t]*{SUBMIT}\Z", re.DOTALL
-)
 
 
 class TerminalEnv(TaskEnv[Task, Trial]):
@@ -37,10 +31,10 @@ class TerminalEnv(TaskEnv[Task, Trial]):
     Action
         Text (`Unicode`): any bash command, run in a shell that keeps its directory and variables;
         or `submit`, which ends the episode (or the step of a task in several steps, whose next
-        instruction is then the observation). As the last of several lines, or behind `;`, it does
-        so when what is before it has run, whatever became of it; behind `&&` only when that
-        succeeded. No text is illegal: what bash refuses is
-        a failed command.
+        instruction is then the observation). `submit` is a command like others: it may stand in
+        a line of its own, behind `;`, `&&` or `||`, or in a condition, and does nothing in quotes,
+        comments and files' contents. The episode ends once the whole action has run. No text is
+        illegal: what bash refuses is a failed command.
     Reward
         0 until the end, then the task's grade: 1 or 0 for the shipped tasks, the verifier's own
         number for a user's. The grade looks only at what the agent left: generated tasks are
@@ -139,14 +133,15 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         return Trial(task, self._machines, self._grader_timeout_s)
 
     def _act(self, task: Task, trial: Trial, action: str) -> tuple[str, bool]:
-        command, submits = split_submission(action)
-        on_success = submits == "on success"
-        if submits and not command.strip():
+        submission = Submission.of(action)
+        if submission is not None and submission.is_bare:
             self._turns -= 1  # only commands count
             return self._submit(trial)
+        command = action if submission is None else submission.command
         result = trial.exec(command, self._command_timeout_s)
+        self.waited_s += result.waited_s
         observation = observation_of(result)
-        if submits and (result.exit_code == 0 or not on_success):
+        if submission is not None and trial.succeeds(submission.question):
             following, ended = self._submit(trial)
             return f"{observation}\n{following}", ended
         return observation, task.turns is not None and self._turns >= task.turns
@@ -164,23 +159,6 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         if not trial.ended:
             trial.submit(last=True)
         return trial.reward, trial.report
-
-
-def split_submission(action: str) -> tuple[str, Literal["", "always", "on success"]]:
-    """The commands of an action, and whether `submit` comes after them: as a line of its own, or
-    behind ; or &&, where the commands must succeed.
-
-    A line that goes on, by a backslash or a pipe, is not cut in two, nor is a quoted text.
-    """
-    match = _SUBMISSION.match(action.rstrip())
-    if match is None or match["before"].rstrip(" ").endswith(("\\", "|")):
-        return action, ""
-    if match["sign"].strip():
-        try:
-            shlex.split(match["before"])
-        except ValueError:  # a quote is open
-            return action, ""
-    return match["before"], "on success" if "&&" in match["sign"] else "always"
 
 
 def observation_of(result: ExecResult) -> str:
