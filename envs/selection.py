@@ -132,7 +132,7 @@ _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\S*/\S*|\d+")
 
 
 def _group_line(reason: str, names: list[str]) -> str:
-    shortened = " ".join(reason.split())
+    shortened = _whole(" ".join(reason.split()))
     if len(shortened) > _LONGEST_REASON:
         shortened = f"{shortened[: _LONGEST_REASON - 4]} ..."
     return f"{len(names):,}: {shortened} {_names(names)}"
@@ -140,4 +140,9 @@ def _group_line(reason: str, names: list[str]) -> str:
 
 def _names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-    return f"({', '.join(names[:_MOST_NAMES])}{more})"
+    return f"({', '.join(_whole(name) for name in names[:_MOST_NAMES])}{more})"
+
+
+def _whole(text: str) -> str:
+    """For a terminal, whatever a data file calls its rows."""
+    return text.encode(errors="replace").decode()

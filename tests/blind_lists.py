@@ -48,8 +48,10 @@ def read_talk(part: str) -> tuple[Read, ...]:
 
 @functools.cache
 def read_tools(part: str) -> tuple[Read, ...]:
-    """What tools give back; labels: failed, succeeded."""
-    return tuple(asyncio.run(_read_all(_rows(f"{part}_tools"))))
+    """What tools give back; labels: failed, succeeded. Parts: test, dev, and dev_second."""
+    part, _, number = part.partition("_")
+    name = "_".join(filter(None, (part, "tools", number)))
+    return tuple(asyncio.run(_read_all(_rows(name))))
 
 
 async def _read_all(rows: list[dict[str, Any]]) -> list[Read]:

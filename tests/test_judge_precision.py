@@ -28,6 +28,15 @@ def test_a_tool_result_that_succeeded_is_seldom_bad() -> None:
     assert found[1] >= 0.2
 
 
+def test_successes_that_speak_of_errors_are_seldom_bad_and_failures_never_good() -> None:
+    listed = read_tools("dev_second")
+    failed, succeeded = (shares(listed, label) for label in ("failed", "succeeded"))
+    assert failed.get(1, 0) == 0
+    assert failed[-1] >= 0.75
+    assert succeeded.get(-1, 0) <= 0.025
+    assert succeeded[1] >= 0.1
+
+
 def test_plain_praise_is_mostly_good_and_complaints_are_mostly_bad() -> None:
     praise, complaints = (shares(read_talk("test"), label) for label in ("praise", "complaint"))
     assert praise[1] >= 0.5

@@ -116,6 +116,90 @@ def test_what_leads_out_or_reads_in_two_ways_refuses_the_whole_patch(exploit: st
         read_patch(exploit)
 
 
+MERGE = (
+    "diff --cc conf.py\nindex 1234567,89abcde..0000000\n--- a/conf.py\n+++ b/conf.py\n"
+    "@@@ -1,2 -1,2 +1,4 @@@\n++<<<<<<< HEAD\n +a\n++=======\n+ b\n  c\n"
+)
+UNSHOWN = {
+    "a merge": MERGE,
+    "a merge, combined": MERGE.replace("--cc", "--combined"),
+    "a path without a resolution": "diff --git a/x.py b/x.py\n* Unmerged path x.py\n",
+    "a deletion without contents": "diff --git a/x.py b/x.py\ndeleted file mode 100644\n"
+    "index 1111111..0000000\n",
+    "a binary file in German": "diff --git a/a.db b/a.db\nindex 1111111..2222222 100644\n"
+    "Binärdateien a/a.db und b/a.db sind verschieden.\n",
+    "a link in place of which a file comes": LEFTOVERS["a link that goes"]
+    + "diff --git a/L b/L\nnew file mode 100644\n--- /dev/null\n+++ b/L\n@@ -0,0 +1 @@\n+x\n",
+    "a log of submodules": "Submodule lib 1234567..89abcde:\n  > fix\n",
+}
+
+
+@pytest.mark.parametrize("unshown", UNSHOWN.values(), ids=list(UNSHOWN))
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_change_that_is_not_shown_costs_only_itself(unshown: str, is_first: bool) -> None:
+    patch = read_patch(unshown + ONE if is_first else ONE + unshown)
+    assert patch.files == parse_patch(ONE).files
+    assert len(patch.left_out) == (not unshown.startswith("Submodule"))
+
+
+def coloured(text: str) -> str:
+    colours = {"diff": 1, "---": 1, "+++": 1, "@@": 36, "+": 32, "-": 31}
+    lines = []
+    for line in text.removesuffix("\n").split("\n"):
+        colour = next((c for mark, c in colours.items() if line.startswith(mark)), 0)
+        lines.append(f"\x1b[{colour}m{line}\x1b[m" if colour else line)
+    return "\n".join(lines) + "\n"
+
+
+FRAMES = {
+    "colours": coloured(ONE),
+    "an indentation": "".join(f"    {line}\n" for line in ONE.splitlines()),
+    "a fence": f"Here it is:\n```diff\n{ONE}```\nDone.\n",
+    "a mail": "From 1234 Mon Sep 17 00:00:00 2001\nSubject: [PATCH] fix\n\n---\n"
+    f" shop.py | 2 +-\n\n{ONE}-- \n2.39.2\n\n",
+    "svn": "Index: shop.py\n==========\n"
+    + ONE.split("\n", 2)[2].replace("a/shop.py", "shop.py\t(revision 1)")
+    .replace("b/shop.py", "shop.py\t(working copy)"),
+    "hg": "# HG changeset patch\n# User a\ndiff -r 0 -r 1 shop.py\n"
+    + ONE.split("\n", 2)[2].replace("/shop.py", "/shop.py\tThu Jan 01 00:00:00 1970 +0000"),
+    "a warning": f"warning: in 'shop.py', LF will be replaced by CRLF\n{ONE}",
+    "blanks behind names": ONE.replace("+++ b/shop.py", "+++ b/shop.py "),
+    "a dot before names": ONE.replace("a/shop", "./shop").replace("b/shop", "./shop"),
+    "a byte order mark": "\ufeffwords\n" + ONE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("framed", FRAMES.values(), ids=list(FRAMES))
+def test_what_stands_around_a_patch_changes_nothing(framed: str) -> None:
+    patch = parse_patch(framed)
+    assert patch.paths == {"shop.py"}
+    assert patch.files[0].hunks == parse_patch(ONE).files[0].hunks
+
+
+def test_folders_named_as_prefixes_are_kept_where_the_patch_has_none() -> None:
+    plain = ONE.replace("a/shop", "shop").replace("b/shop", "shop")
+    in_a = plain.replace("shop", "a/shop")
+    in_b = plain.replace("shop", "b/shop")
+    assert parse_patch(plain + in_a + in_b).paths == {"shop.py", "a/shop.py", "b/shop.py"}
+    assert parse_patch(ONE + ONE.replace("a/shop", "a/a/shop").replace("b/shop", "b/a/shop")).paths
+
+
+@pytest.mark.parametrize(
+    ("mode", "kept"),
+    [("100664", "100644"), ("100775", "100755"), ("100600", "100644"), ("100700", "100755")],
+)
+def test_modes_are_those_that_git_keeps(mode: str, kept: str) -> None:
+    assert parse_patch(made("tool", mode, "x")).files[0].new_mode == kept
+
+
+@pytest.mark.parametrize(
+    "text", ["Fixed it.\n", "*** Begin Patch\n*** Update File: a.py\n@@\n-a\n"]
+)
+def test_a_text_without_any_change_is_named(text: str) -> None:
+    assert read_patch(text).left_out == ("the text holds no change in the form of git diff",)
+    assert read_patch(" \n").left_out == ()
+
+
 def renamed(prefix: tuple[str, str]) -> str:
     old, new = prefix
     return ONE.replace("a/shop", f"{old}shop").replace("b/shop", f"{new}shop")

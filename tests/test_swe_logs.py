@@ -112,6 +112,17 @@ def test_ids_that_differ_behind_a_space_are_told_apart(parser: str) -> None:
 
 
 @pytest.mark.parametrize("parser", PYTEST_PARSERS)
+@pytest.mark.parametrize("test", WHOLE_IDS)
+def test_a_longer_id_is_another_test(test: str, parser: str) -> None:
+    row: dict[str, Any] = {"fail_to_pass": (test,), "pass_to_pass": ("t.py::old",)}
+    assert not judged(f"PASSED {test} more\nPASSED t.py::old\n", log_parser=parser, **row).resolved
+    of_others = () if parser == "parse_log_pytest_v2" else (" - known", " [ 50%]", " (0.1s)")
+    for rest in ("", *of_others):
+        line = f"PASSED {test}{rest}\nPASSED t.py::old\n"
+        assert judged(line, log_parser=parser, **row).resolved
+
+
+@pytest.mark.parametrize("parser", PYTEST_PARSERS)
 def test_an_id_that_was_cut_passes_only_where_all_do_that_it_may_mean(parser: str) -> None:
     row: dict[str, Any] = {"fail_to_pass": ("t.py::a[x",), "pass_to_pass": (), "log_parser": parser}
     good, bad = "PASSED t.py::a[x one]", "FAILED t.py::a[x two] - no"

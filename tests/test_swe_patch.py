@@ -10,7 +10,7 @@ import pytest
 
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch import PatchRefused
-from clawrl_gym.envs.swe.patch_reader import parse_patch
+from clawrl_gym.envs.swe.patch_reader import parse_patch, read_patch
 from clawrl_gym.envs.swe.protected_files import without_tests
 
 ONE = """\
@@ -66,7 +66,7 @@ def test_a_plain_unified_diff_is_taken() -> None:
 
 
 def test_nothing_is_an_empty_patch() -> None:
-    assert parse_patch("").files == () == parse_patch(" \n\n").files == parse_patch("hello").files
+    assert parse_patch("").files == () == parse_patch(" \n\n").files == read_patch("hello").files
 
 
 def test_blank_context_lines_that_trimming_cut_come_back() -> None:

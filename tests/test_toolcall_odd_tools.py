@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -225,6 +226,27 @@ def test_a_closed_schema_with_an_unreadable_property_still_knows_its_name() -> N
     assert arguments_of('{"odd": 1}', offered("closed")) == {"odd": 1}
     with pytest.raises(ToolFailure, match="'more' was unexpected"):
         arguments_of('{"more": 1}', offered("closed"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_slow"),
+    [("^(a+)+$", True), ("^(\\w+\\s?)*$", True), ("((ab)*c)*", True), ("(a|a)*b", True),
+     ("(?:[a-z]+-)*[a-z]+", True), ("([a-z]+){2,}", True), ("(x(y(z*))){0,9}", True),
+     ("^[a-z]+$", False), ("(ab)+", False), ("\\(a+\\)+", False), ("[(a+)]+", False),
+     ("^(\\d{4})-(\\d{2})$", False), ("a*b*c*", False), ("(?:a|b)c", False)],
+)  # fmt: skip
+def test_a_pattern_that_may_take_years_says_nothing_about_a_long_text(
+    pattern: str, is_slow: bool
+) -> None:
+    assert readable_schema.may_be_slow(pattern) is is_slow
+    schema = with_property({"type": "string", "pattern": pattern})
+    tool: Any = {"type": "function", "function": {"name": "slow", "parameters": schema}}
+    long = json.dumps({"odd": "a" * 200 + "!"})
+    if is_slow:
+        assert arguments_of(long, tool)
+    if not re.search(pattern, "?!"):
+        with pytest.raises(ToolFailure, match="does not match"):
+            arguments_of('{"odd": "?!"}', tool)
 
 
 @pytest.mark.parametrize("name", ["unicode-pattern", "dangling-ref", "self-ref", "required-true"])

@@ -59,8 +59,10 @@ class ResultRule(Part):
     """Found in the last characters of the result."""
     tools: Regex | None = None
     """Found in the tool's name, without a server's name before it."""
-    of_contents: bool = False
-    """True: it holds too for a result that is the contents of a file or a page."""
+    of_contents: bool | Literal["tools"] = False
+    """True: it holds too for a result that is the contents of a file or a page. `tools`: only if a
+    tool gives them, not a command of `judge.reading`, whose programs begin complaints with their
+    name."""
     doubtless: bool = False
     """value=1: it does not hold where `judge.doubts` are found anywhere in the result."""
     value: Literal[-1, 0, 1]

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from clawrl_gym.core.types import Json
+from clawrl_gym.judge.idle_words import stem
 
 Outcome = Literal["failed", "succeeded", "empty"]
 
@@ -46,17 +47,19 @@ _REFUSALS = _words(
 )
 _EXIT_CODES = _words("exitcode exitstatus returncode exit rc")
 _STATUS = _words("status state outcome result response conclusion cod code")
+_STATE_OF_A_THING = _words("state conclusion")
+"""Fields that tell, beside data, how what was asked for is: a deployment, a run."""
 _HTTP = _words("status statuscode httpstatus httpcode httpstatuscode cod code")
 _SIGNAL = _words("signal termsignal exitsignal")
 _WORDS_OF_FAILURE = _words(
-    "error err timeout timedout forbidden unauthorized unauthenticated notfound exception"
+    "error err timeout timedout forbidden unauthorized unauthenticated notfound"
     " badrequest validationerror internalerror servererror accessdenied permissiondenied"
     " ratelimited quotaexceeded toolerror invalidrequest unavailable serviceunavailable"
     " approvalrequired"
 )
 _WEAK_WORDS_OF_FAILURE = _words(
     "failed fail failure aborted cancelled canceled denied rejected declined refused blocked"
-    " invalid expired interrupted killed crashed unreachable unsupported skipped disabled"
+    " exception invalid expired interrupted killed crashed unreachable unsupported skipped disabled"
     " overloaded false no"
 )
 _WORDS_OF_SUCCESS = _words(
@@ -104,11 +107,19 @@ class Fields:
     def __init__(self, fails: Callable[[str], bool]) -> None:
         self._fails = fails
 
-    def outcome(self, answer: Json | list[object], tool: str, is_file: bool) -> Outcome | None:
+    def outcome(
+        self,
+        answer: Json | list[object],
+        tool: str,
+        is_file: bool,
+        named: frozenset[str] = frozenset(),
+    ) -> Outcome | None:
         """What the answer says of the call; None when it does not say, or says both.
 
-        A JSON file is an object too: of a file only what is nothing but an error counts.
+        A JSON file is an object too: of a file only what is nothing but an error counts. What the
+        tool's name has (`named`), as in {"blocked": true} of block_user, is no failure of it.
         """
+        answer = _without(answer, named) if named else answer
         if is_file:
             ended = isinstance(answer, dict) and _ended_badly(answer)
             return "failed" if ended or self._is_only_an_error(answer, tool) else None
@@ -138,6 +149,8 @@ class Fields:
         if not isinstance(value, dict):
             return False
         fields = {_plain(key): inner for key, inner in value.items()}
+        if depth:
+            fields = {key: inner for key, inner in fields.items() if not _are_records(inner)}
         code = _exit_code(fields)
         if code is not None:
             return code != 0
@@ -169,10 +182,35 @@ class Fields:
         return any(self._fails(text) for text in texts if isinstance(text, str))
 
 
+def _without(answer: Json | list[object], named: frozenset[str]) -> Json | list[object]:
+    """The answer without the fields and states that the tool is named after."""
+    if isinstance(answer, list):
+        return [_without(v, named) if isinstance(v, dict | list) else v for v in answer]
+    kept = {key: value for key, value in answer.items() if stem(_plain(key)) not in named}
+    return {
+        key: _without(value, named) if isinstance(value, dict | list) else value
+        for key, value in kept.items()
+        if not (_plain(key) in _STATUS and stem(_plain(value)) in named)
+    }
+
+
 def _ended_badly(answer: Json) -> bool:
     """Whether a command's output is told beside an exit code that is not 0."""
     fields = {_plain(key): inner for key, inner in answer.items()}
     return bool(_exit_code(fields)) and bool(fields.keys() & {"stdout", "stderr", "output"})
+
+
+def output_that_ended_well(answer: object) -> str | None:
+    """What a command printed, as its answer tells beside an exit code of 0; None otherwise."""
+    if not isinstance(answer, dict):
+        return None
+    fields = {_plain(key): inner for key, inner in answer.items()}
+    inner = fields.get("metadata")
+    codes = [fields, {_plain(k): v for k, v in inner.items()} if isinstance(inner, dict) else {}]
+    printed = [fields[key] for key in ("stdout", "stderr", "output") if key in fields]
+    if 0 not in map(_exit_code, codes) or not printed or any(map(_exit_code, codes)):
+        return None
+    return "\n".join(text for text in printed if isinstance(text, str))
 
 
 def _says_failed(fields: Json) -> bool:
@@ -188,10 +226,16 @@ def _says_failed(fields: Json) -> bool:
         about_the_call or fields.keys() & {"message", "title", "detail"}
     ):
         return True
-    words = {_plain(fields[key]) for key in _STATUS & fields.keys()}
-    if words & _WORDS_OF_FAILURE or (about_the_call and words & _WEAK_WORDS_OF_FAILURE):
+    if _words_in(fields, _STATUS - _STATE_OF_A_THING) & _WORDS_OF_FAILURE:
+        return True
+    words = _words_in(fields, _STATUS)
+    if about_the_call and words & (_WORDS_OF_FAILURE | _WEAK_WORDS_OF_FAILURE):
         return True
     return (about_the_call and _is_refusal(fields)) or _is_refused_form(fields)
+
+
+def _words_in(fields: Json, keys: frozenset[str]) -> set[str]:
+    return {_plain(fields[key]) for key in keys & fields.keys()}
 
 
 def _is_refusal(fields: Json) -> bool:
@@ -221,6 +265,15 @@ _COMPLAINT = re.compile(
     r" (?:long|short)|already exists|does not exist|required\.)",
     re.IGNORECASE,
 )
+
+
+def _are_records(value: object) -> bool:
+    """Whether it is a list of things that are kept somewhere, such as the errors of a tracker."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(each, dict) and "id" in each for each in value)
+    )
 
 
 def _is_error(key: str, value: object) -> bool:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from clawrl_gym.config import JudgeConfig, ResultRule
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import FunctionCall, Message, ToolCall
+from clawrl_gym.judge.idle_words import named_by, without_idle
 from clawrl_gym.judge.interface import Finding
 from clawrl_gym.judge.patterns import Words, compiled
-from clawrl_gym.judge.tool_fields import Fields, parsed
+from clawrl_gym.judge.tool_fields import Fields, output_that_ended_well, parsed
 
 _HEAD_CHARS = 600
 _TAIL_CHARS = 600
@@ -41,6 +42,25 @@ _LACKS = re.compile(
     re.IGNORECASE,
 )
 """A field of data that holds nothing, or a number that may stand for an error."""
+_LOGGED = re.compile(
+    r"\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?"
+    r"(?![^\s\]])|\[ *\d+\.\d+\] |(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
+)
+"""How a line of a log or of a chat begins: with the time."""
+_CHECKS = re.compile(
+    r"(?:^|_)(?:check|scan|lint|valid|verif|audit|detect|diagnos|inspect|test|plagiar|monitor"
+    r"|conflict|duplicate|error|problem|issue|fail|alert|incident|blocker|diff|compare)"
+)
+"""In the names of tools that look for what should not be there."""
+_WORD = re.compile(r"[^\s;|&()\"'`<>]+")
+_COMPLAINS = re.compile(r"^(?:\S*/)?([\w.+-]+): ", re.MULTILINE)
+_SHELL_NAMES = frozenset(("bash", "sh", "zsh", "dash", "sudo", "ssh", "timeout"))
+"""Who complains of a command, beside its programs."""
+_CLIENTS = frozenset(
+    ("git", "gh", "docker", "podman", "kubectl", "oc", "npm", "pip", "pip3", "apt", "brew")
+)
+"""Programs that do not begin a complaint with their name."""
+_COMPLAINTS_OF_CLIENTS = frozenset(("fatal", "error", "Error", "ERROR", "E", "unknown"))
 _SHELLS = re.compile(r"(?:\S*/)?(?:ba|z|da)?sh -\w*c ")
 _UNKNOWN = Finding(None, {"rule": "unknown", "reason": "no rule knows what the tool gave back"})
 _CONTRADICTION = Finding(
@@ -56,6 +76,8 @@ class ToolUse:
     """Of the tool; empty when it is not known."""
     command: str
     """The command that it ran; empty for other tools."""
+    named: frozenset[str] = frozenset()
+    """Stems of words for a failure that the call itself has: they tell nothing in its result."""
 
     @property
     def plain_name(self) -> str:
@@ -82,7 +104,8 @@ def results_by_call(reply: Message, results: list[Message]) -> list[tuple[ToolUs
 def shown_output(reply: Message, output: str) -> tuple[ToolUse, str]:
     """What an environment shows after a reply in words, whose one code block is the command."""
     blocks = _BLOCK.findall(text_of(reply))
-    return ToolUse("", blocks[0].strip() if len(blocks) == 1 else ""), output
+    command = blocks[0].strip() if len(blocks) == 1 else ""
+    return ToolUse("", command, named_by("", command)), output
 
 
 class ToolRules:
@@ -114,10 +137,14 @@ class ToolRules:
     def _find(self, text: str, call: ToolUse) -> Finding:
         answer = parsed(text)
         if answer is not None:
-            outcome = self._fields.outcome(answer, call.name, self._is_file(call))
-            if outcome == "failed" or outcome == "empty":
-                return Finding(-1, {"rule": "fields" if outcome == "failed" else "empty"})
-            if outcome == "succeeded":
+            of_name = named_by(call.plain_name, None)
+            outcome = self._fields.outcome(answer, call.name, self._is_file(call), of_name)
+            if outcome == "failed":
+                return Finding(-1, {"rule": "fields"})
+            if outcome == "empty":
+                checks = _CHECKS.search(call.plain_name)  # nothing found is what one hopes for
+                return _UNKNOWN if checks else Finding(-1, {"rule": "empty"})
+            if outcome == "succeeded" or self._ended_well(answer, call):
                 return self._success("fields")
             if answer and self._is_data(text, call):
                 return self._success("data")
@@ -126,12 +153,12 @@ class ToolRules:
         return self._in_words(text, call)
 
     def _in_words(self, text: str, call: ToolUse) -> Finding:
-        result = _Result(text, call.plain_name, self._is_file(call) or self._is_page(call))
+        result = self._result(text, call)
         matching = [rule for rule in self._rules if rule.holds(result)]
         values = {rule.value for rule in matching}
         if 0 not in values and -1 in values and any(rule.is_fact for rule in matching):
             return _CONTRADICTION
-        in_doubt = self._is_doubted(text)
+        in_doubt = self._is_doubted(text) and not self._is_shown(text, call)
         for value in (0, -1, 1):
             for rule in matching:
                 if rule.value == value and not (rule.doubtless and in_doubt):
@@ -139,12 +166,17 @@ class ToolRules:
                     return _CONTRADICTION if recovered else self._by(rule)
         return _UNKNOWN
 
+    def _result(self, text: str, call: ToolUse) -> _Result:
+        is_contents = self._is_file(call) or self._is_page(call) or _is_log(text)
+        telling = without_idle(text, call.named, call.command)
+        return _Result(text, telling, call.plain_name, is_contents, self._is_shown(text, call))
+
     def _ends_well(self, result: _Result) -> bool:
         """Whether the last of several lines is a success: what failed before was tried again."""
         _, several, last = result.text.rpartition("\n")
         if not several or self._is_doubted(last):
             return False
-        line = replace(result, text=last)
+        line = replace(result, text=last, telling=last)
         return any(
             rule.value == 1 and rule.of_any_tool and rule.holds(line) for rule in self._rules
         )
@@ -157,6 +189,21 @@ class ToolRules:
 
     def _is_doubted(self, text: str) -> bool:
         return self._doubts is None or self._doubts.search(text) is not None
+
+    def _is_shown(self, text: str, call: ToolUse) -> bool:
+        """Whether the words are those of what a command shows: none of its programs complains."""
+        if self._reading is None or not self._reading.match(call.command):
+            return False
+        programs = {word.rpartition("/")[2] for word in _WORD.findall(call.command)}
+        complainers = programs | _SHELL_NAMES
+        if not programs.isdisjoint(_CLIENTS):
+            complainers |= _COMPLAINTS_OF_CLIENTS
+        return complainers.isdisjoint(match.group(1) for match in _COMPLAINS.finditer(text))
+
+    def _ended_well(self, answer: object, call: ToolUse) -> bool:
+        """Whether a command that shows something ended with exit code 0 and no complaint."""
+        output = output_that_ended_well(answer)
+        return output is not None and self._is_shown(output, call)
 
     def _by(self, rule: _ToolRule) -> Finding:
         usual = self._success_weight if rule.value == 1 else 1.0
@@ -181,23 +228,12 @@ class _Result:
     """A result in words."""
 
     text: str
+    telling: str
+    """The text without words for a failure that tell none."""
     tool: str
     is_contents: bool
-
-    @property
-    def head(self) -> str:
-        return self.text[:_HEAD_CHARS]
-
-    @property
-    def tail(self) -> str:
-        return self.text[-_TAIL_CHARS:]
-
-    @property
-    def ends(self) -> str:
-        """What lines are looked for in: whole lines only."""
-        if len(self.text) <= _HEAD_CHARS + _TAIL_CHARS:
-            return self.text
-        return f"{self.head}\n{self.tail.partition(chr(10))[2]}"
+    is_shown: bool
+    """Whether a command that only shows things printed it, without a complaint."""
 
 
 class _ToolRule:
@@ -226,13 +262,27 @@ class _ToolRule:
     def holds(self, result: _Result) -> bool:
         if result.is_contents and not self.of_contents:
             return False
+        if result.is_shown and self.of_contents == "tools":
+            return False
         if self._tools is not None and not self._tools.search(result.tool):
             return False
-        if self._head is not None and not self._head.match(result.head):
+        if not self._is_in(result.text):
             return False
-        if self._line is not None and not self._line.search(result.ends):
+        return self.value != -1 or result.telling == result.text or self._is_in(result.telling)
+
+    def _is_in(self, text: str) -> bool:
+        if self._head is not None and not self._head.match(text[:_HEAD_CHARS]):
             return False
-        return self._tail is None or self._tail.search(result.tail) is not None
+        if self._line is not None and not self._line.search(_ends(text)):
+            return False
+        return self._tail is None or self._tail.search(text[-_TAIL_CHARS:]) is not None
+
+
+def _ends(text: str) -> str:
+    """What lines are looked for in: whole lines only."""
+    if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
+        return text
+    return f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:].partition(chr(10))[2]}"
 
 
 def _optional(pattern: str | None, words: Words) -> re.Pattern[str] | None:
@@ -245,6 +295,12 @@ def _unwrapped(text: str) -> str:
     return element["inside"].strip() if element else text
 
 
+def _is_log(text: str) -> bool:
+    """Whether each of the first lines has a time of its own: it tells of others then."""
+    lines = text.split("\n", 3)[:3]
+    return len(lines) > 1 and all(_LOGGED.match(line) for line in lines[:2])
+
+
 def _use_of(call: ToolCall) -> ToolUse:
     function = call.get("function") or FunctionCall()
     text = function.get("arguments") or "{}"
@@ -254,7 +310,8 @@ def _use_of(call: ToolCall) -> ToolUse:
         arguments = {}
     fields = arguments if isinstance(arguments, dict) else {}
     commands = filter(None, (_command(fields.get(key)) for key in _COMMANDS))
-    return ToolUse(str(function.get("name") or ""), next(commands, ""))
+    name = str(function.get("name") or "")
+    return ToolUse(name, next(commands, ""), named_by(name, fields))
 
 
 def _command(value: object) -> str:

@@ -21,7 +21,7 @@ _FRAME_WORDS = (
     "you i i've we they have has had found see shows show says say answer result value total "
     "final of for in on at to by from with your my our as and exactly only just altogether "
     "left remaining available currently now so correct number count amount sum price cost "
-    "date time day name listed shown given page contains holds includes"
+    "date time day name listed shown given page contains holds includes le der den am el il"
 )
 _FRAME = frozenset(_FRAME_WORDS.split())
 """Words that change no value."""
@@ -51,38 +51,78 @@ _UNITS = {
     "minute": "min", "minutes": "min", "s": "s", "sec": "s", "seconds": "s", "days": "day",
     "weeks": "week", "months": "month", "years": "year", "kb": "kb", "mb": "mb", "gb": "gb",
     "tb": "tb", "l": "l", "ml": "ml", "°c": "°c", "°f": "°f", "people": "",
+    "d": "day", "day": "day", "week": "week", "chf": "chf", "cent": "%",
 }  # fmt: skip
+_IN_BASE_UNITS = {
+    "kg": ("g", 1000), "g": ("g", 1), "km": ("mm", 1_000_000), "m": ("mm", 1000),
+    "cm": ("mm", 10), "mm": ("mm", 1), "l": ("ml", 1000), "ml": ("ml", 1), "s": ("s", 1),
+    "min": ("s", 60), "h": ("s", 3600), "day": ("s", 86_400), "week": ("s", 604_800),
+}  # fmt: skip
+_MULTIPLES = {
+    "k": 1000, "thousand": 1000, "million": 1_000_000, "bn": 1_000_000_000,
+    "billion": 1_000_000_000,
+}  # fmt: skip
+_TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
+_OTHER_MONTH_NAMES = (
+    "januar jänner janvier enero gennaio janeiro", "februar février febrero febbraio fevereiro",
+    "märz mars marzo março", "avril abril aprile", "mai mayo maggio maio",
+    "juni juin junio giugno junho", "juli juillet julio luglio julho", "août agosto",
+    "septembre septiembre settembre setembro", "oktober octobre octubre ottobre outubro",
+    "novembre noviembre novembro", "dezember décembre diciembre dicembre dezembro",
+)  # fmt: skip
 _MONTH_NAMES = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
     "october", "november", "december",
 )  # fmt: skip
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _MONTHS |= {name[:3]: number for name, number in _MONTHS.items()} | {"sept": 9}
+_MONTHS |= {
+    name: number for number, names in enumerate(_OTHER_MONTH_NAMES, 1) for name in names.split()
+}
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTH = f"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\\.?"
-_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_YEAR = r"(?:,?\s+(?P<year>\d{4}))?"
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th|\.|er)?"
+_YEAR = r"(?:(?:,?\s+(?:de\s+)?|-)(?P<year>\d{4}))?"
 _DATES = (
     re.compile(
-        r"(?P<year>\d{4})(?P<sign>[-/.])(?P<month>\d{1,2})(?P=sign)(?P<day>\d{1,2})(?![\w])"
+        r"(?P<year>\d{4})(?P<sign>[-/.])(?P<month>\d{1,2})(?P=sign)(?P<day>\d{1,2})(?!(?!t\d)\w)"
     ),
     re.compile(r"(?P<one>\d{1,2})(?P<sign>[-/.])(?P<other>\d{1,2})(?P=sign)(?P<year>\d{4})(?!\w)"),
     re.compile(rf"{_MONTH}\s+(?:the\s+)?{_DAY}(?!\d){_YEAR}(?!\w)"),
-    re.compile(rf"{_DAY}\s+(?:of\s+)?{_MONTH}(?!\w){_YEAR}(?!\w)"),
+    re.compile(rf"{_DAY}(?:\s+(?:of\s+|de\s+)?|-){_MONTH}(?![^\W\d_]){_YEAR}(?!\w)"),
 )
 _TIME = re.compile(
-    r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::00)?)?\s*(?P<half>[ap])\.?m\b\.?"
-    r"|(?P<hour24>\d{1,2}):(?P<minute24>\d{2})(?::00)?(?![\w:])"
+    r"(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2})(?::00)?)?\s*(?P<half>[ap])\.?m\b\.?"
+    r"|(?P<hour24>\d{1,2})[:h](?P<minute24>\d{2})(?::00)?(?![\w:])(?:\s?(?:h|uhr)\b)?"
 )
 _NUMBER = re.compile(
-    r"(?P<minus>-)?\s?(?P<sign>[$€£¥])?\s?(?P<inner>-)?"
-    r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+(?:e[+-]?\d{1,3})?)(?P<unit>\s?%|[a-z°]+)?(?!\w|[.,/:]\d|-\d)"
+    r"(?P<minus>-|minus\s)?\s?(?:us(?=\$))?(?P<sign>[$€£¥]|(?:usd|eur|gbp|jpy|chf)\b)?\s?(?P<inner>-)?"
+    r"(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:(?P<group>[ '])\d{3})(?:(?P=group)\d{3})*"
+    r"(?:[.,]\d{1,2})?|\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?|\d{1,3}\.\d{3},\d+|\d+,\d{1,2}"
+    r"|\d*\.?\d+(?:e[+-]?\d{1,3})?)"
+    r"(?P<unit>\s?%|[a-z°]+)?(?!\w|[.,/:]\d|-\d)"
 )
+_UNIT_WORD = re.compile(r"\s+(?:per\s+(?=cent))?(°?[a-z]+|[%$€£¥])(?![^\W_])")
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _SEPARATOR = re.compile(r"\s*(?:[;\n|&]|,(?!\d{3}(?!\d))|\band\b)\s*")
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
 _HARMLESS = frozenset(" .,:;!\"'()[]*_`=\n")
 _QUOTES = " \t\n\"'`*_"
+_SIGNS = {
+    ord(sign): plain
+    for sign, plain in zip(
+        "\u2212\u2013\u2019\u2018\u201c\u201d\u201e\u00ab\u00bb", '--\'\'"""""', strict=True
+    )
+}
+"""Dashes and quotation marks, and what they are compared as."""
+_SET = re.compile(r"(?<![\w&])#(?=\d)")
+_HYPHEN = re.compile(r"(?<=[^\W\d_])[-_](?=[^\W\d_])")
+_ADDRESS = re.compile(r"\w@\w|://|/\w|\d-[^\W\d_]")
+_JOINT = re.compile(r"\s*(?:-|,|\bto\b|\bat\b|t(?=\d))?\s*")
+_JOINT_WORDS = frozenset(["to", "until", "till", "at", "and", "between", "t"])
+"""Words that may stand where two moments are expected."""
+_AFTER_TRUTH_WORDS = "it is are was were there do does did has have can i they he she"
+_AFTER_TRUTH = frozenset(_AFTER_TRUTH_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +131,22 @@ class _Number:
     unit: str = ""
 
     def is_said_by(self, other: object) -> bool:
-        if not isinstance(other, _Number) or self.value != other.value:
+        if not isinstance(other, _Number):
+            return False
+        if self.unit in _IN_BASE_UNITS and other.unit in _IN_BASE_UNITS:
+            return self._in_base == other._in_base
+        if self.value != other.value:
             return False
         if "%" in (self.unit, other.unit):
             return self.unit == other.unit or (self.unit == "%" and not other.unit)
+        if not self.unit and other.unit == "m":
+            return False  # metres, or millions
         return not self.unit or not other.unit or self.unit == other.unit
+
+    @property
+    def _in_base(self) -> tuple[str, Decimal]:
+        base, factor = _IN_BASE_UNITS[self.unit]
+        return base, self.value * factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +183,51 @@ def same_answer(expected: str, answer: str | None, question: str = "") -> bool:
         return False
     if _plain(expected) == _plain(answer):
         return True
+    if (truth := _TRUTHS.get(_plain(expected))) is not None:
+        return _says_truth(truth, _plain(answer))
     value = _value(_plain(expected))
     if value is not None:
-        return _says_only(value, _plain(answer), question)
+        return _says_only([value], _plain(answer), question)
+    moments = _moments(_plain(expected))
+    if moments:
+        return _says_only(moments, _plain(answer), question)
     items = _items(expected)
     if len(items) > 1:
         return _same_items(items, answer, question)
     return _is_framed(_plain(expected), _plain(answer), question)
 
 
+def _moments(text: str) -> list[_Value]:
+    """The dates and times that a whole text is, in their order: a day with a time, or a span."""
+    values, at = list[_Value](), 0
+    while (found := _read(text, at)) is not None and not isinstance(found[0], _Number):
+        values.append(found[0])
+        at = found[1]
+        if at == len(text):
+            return values
+        joint = _JOINT.match(text, at)
+        at = joint.end() if joint is not None else at
+    return []
+
+
+def _says_truth(truth: bool, text: str) -> bool:
+    """Yes, true, or "No, it isn't.": one word of truth, and nothing against it."""
+    first, *rest = [match[0] for match in _WORD.finditer(text)] or [""]
+    if _TRUTHS.get(first) is not truth or any(
+        char not in _HARMLESS for char in _WORD.sub("", text)
+    ):
+        return False
+    negates = any(word == "not" or word.endswith("n't") for word in rest)
+    plain = {word.removesuffix("n't") for word in rest} - {"not", "ca", "wo"}
+    return plain <= _AFTER_TRUTH and (negates is not truth or not rest)
+
+
 def _plain(text: str) -> str:
-    """Without what only sets it: case, spaces, quotes, a full stop."""
-    text = unicodedata.normalize("NFKC", text).replace("\u2212", "-").replace("\u2019", "'")
+    """Without what only sets it: case, spaces, quotes, a full stop, the sign before a number."""
+    text = _SET.sub("", unicodedata.normalize("NFKC", text).translate(_SIGNS))
     text = " ".join(text.casefold().split())
+    if not _ADDRESS.search(text):
+        text = _HYPHEN.sub(" ", text)
     while text != (stripped := text.strip(_QUOTES).rstrip(".!").rstrip()):
         text = stripped
     return text
@@ -165,21 +248,39 @@ def _read(text: str, at: int) -> tuple[_Value, int] | None:
             return date, match.end()
     if (match := _TIME.match(text, at)) is not None and (time := _time(match)) is not None:
         return time, match.end()
+    return _read_number(text, at)
+
+
+def _read_number(text: str, at: int) -> tuple[_Value, int] | None:
     match = _NUMBER.match(text, at)
     if match is None or (match["minus"] and match["inner"]):
         return None
-    unit = (match["unit"] or "").strip()
+    unit, times, end = (match["unit"] or "").strip(), 1, match.end()
+    if unit in _MULTIPLES:
+        unit, times = "", _MULTIPLES[unit]
     if unit and unit not in _UNITS:
         return None
-    end = match.end()
-    if not unit and (word := re.compile(r"\s+([a-z]+)").match(text, end)) and word[1] in _UNITS:
-        unit, end = word[1], word.end()
-    number = Decimal(match["digits"].replace(",", ""))
+    if not unit and (word := _UNIT_WORD.match(text, end)):
+        if word[1] in _MULTIPLES:
+            times, end = times * _MULTIPLES[word[1]], word.end()
+        elif word[1] in _UNITS:
+            unit, end = word[1], word.end()
+    number = _decimal(match["digits"]) * times
     negative = match["minus"] or match["inner"]
     units = {_UNITS[one] for one in (match["sign"], unit) if one}
     if len(units) > 1:
         return None
     return _Number(-number if negative else number, next(iter(units), "")), end
+
+
+def _decimal(digits: str) -> Decimal:
+    """A number in the writing of any country: 1,234.5, 1.234,5, 1 234,5, 1'234.5."""
+    digits = digits.replace(" ", "").replace("'", "")
+    if digits.count(".") > 1 or ("." in digits and "," in digits[digits.index(".") :]):
+        digits = digits.replace(".", "").replace(",", ".")
+    elif re.fullmatch(r"\d+,\d{1,2}", digits):
+        digits = digits.replace(",", ".")
+    return Decimal(digits.replace(",", ""))
 
 
 def _date(match: re.Match[str]) -> _Date | None:
@@ -188,6 +289,8 @@ def _date(match: re.Match[str]) -> _Date | None:
     if parts.get("one"):
         one, other = int(match["one"]), int(match["other"])
         pairs, written = {(one, other), (other, one)}, (one, other)
+        if match["sign"] == ".":  # nobody puts the month first there
+            pairs = {(other, one)}
     else:
         month = match["month"]
         pairs = {(_MONTHS[month] if month in _MONTHS else int(month), int(match["day"]))}
@@ -212,30 +315,36 @@ def _time(match: re.Match[str]) -> _Time | None:
     return _Time(60 * hour + minute) if hour < 24 and minute < 60 else None
 
 
-def _says_only(value: _Value, text: str, question: str) -> bool:
-    """Every value of the text is this one, and all words around it change nothing."""
-    words, at, said = list[str](), 0, False
+def _says_only(values: Sequence[_Value], text: str, question: str) -> bool:
+    """The values of the text are these, one as often as one likes and several in their order; and
+    all words around them change nothing."""
+    words, at, said = list[str](), 0, 0
     known = _words_of(question)
+    several = len(values) > 1
     while at < len(text):
         starts = not at or not (text[at - 1].isalnum() or text[at - 1] in ".,/:-$€£¥")
-        found = _read(text, at) if starts or text[at - 1] == ":" else None
+        joins = several and bool(words) and words[-1] in ("", "t")
+        found = _read(text, at) if starts or text[at - 1] == ":" or joins else None
         if found is not None:
-            if not value.is_said_by(found[0]):
+            expected = values[said] if several and said < len(values) else values[0]
+            if (several and said == len(values)) or not expected.is_said_by(found[0]):
                 return False
-            said, at = True, found[1]
+            said, at = said + 1, found[1]
             words.append("")
             continue
-        word = _WORD.match(text, at)
+        word = re.compile("t(?=\\d)").match(text, at) if joins else None
+        word = word or _WORD.match(text, at)
         if word is not None:
-            if not _changes_nothing(word[0], words, value, known):
+            is_joint = several and word[0] in _JOINT_WORDS
+            if not is_joint and not _changes_nothing(word[0], words, values[0], known):
                 return False
             words.append(word[0])
             at = word.end()
-        elif text[at] in _HARMLESS:
+        elif text[at] in _HARMLESS or (joins and text[at] == "-"):
             at += 1
         else:
             return False
-    return said
+    return said == len(values) if several else said > 0
 
 
 def _changes_nothing(
@@ -245,10 +354,11 @@ def _changes_nothing(
         return False
     if word in _FRAME or word in known or _stem(word) in known:
         return True
-    if word in _DAYS:
-        return isinstance(value, _Date) and word == value.weekday
-    if word.endswith("s") and len(word) > 3:
-        return True  # what is counted, or what it does
+    day = next((day for day in _DAYS if word in (day, day[:3])), "")
+    if day:
+        return isinstance(value, _Date) and day == value.weekday
+    if word.endswith("s") and len(word) > 3:  # what is counted, or what it does
+        return not (isinstance(value, _Number) and value.unit == "%")
     return (
         isinstance(value, _Number)
         and "" in before

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, TaskError, boundary
 from clawrl_gym.core.installation import how_to_install
+from clawrl_gym.core.text import is_whole
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.data_file import read_rows_text, require_text
 from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.swe.r2e import is_r2e, swebench_row
 from clawrl_gym.envs.swe.row import ARCHIVE_FIELD, CONTEXT_FIELD, Row
@@ -92,8 +94,9 @@ def _gather(parts: list[tuple[Path, Iterator[object]]]) -> Rows:
                 row = _or_error(swebench_row, row)
             instance_id = row.get("instance_id") if isinstance(row, Mapping) else None
             place = f"{path}: row {number}"
-            if isinstance(row, TaskError):
-                left_out.append(LeftOut(place, str(row)))
+            broken = row if isinstance(row, TaskError) else _or_error(require_text, row)
+            if isinstance(broken, TaskError):
+                left_out.append(LeftOut(place, str(broken)))
             elif not isinstance(row, Mapping) or not instance_id or type(instance_id) is not str:
                 left_out.append(LeftOut(place, "it has no 'instance_id', expected a text in it"))
             elif instance_id in rows:
@@ -168,7 +171,7 @@ def is_packed(where: str) -> bool:
 
 def _read_json(path: Path) -> Iterator[object]:
     """A list of rows, or rows by id."""
-    value = _loads(_text(path), str(path))
+    value = _loads(_text_of_rows(path), str(path))
     if isinstance(value, dict) and "instance_id" in value:
         value = [value]
     if isinstance(value, dict):
@@ -180,7 +183,7 @@ def _read_json(path: Path) -> Iterator[object]:
 
 
 def _read_jsonl(path: Path) -> Iterator[object]:
-    for number, line in enumerate(_text(path).split("\n"), 1):
+    for number, line in enumerate(_text_of_rows(path).split("\n"), 1):
         if line.strip():
             yield _or_error(_loads, line, f"{path}, line {number}")
 
@@ -250,6 +253,13 @@ def _inside(folder: Path, name: str) -> str:
     return _text(path)
 
 
+def _text_of_rows(path: Path) -> str:
+    try:
+        return read_rows_text(path.read_bytes())
+    except OSError as error:
+        raise TaskError(f"{path}: {error}") from error
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode()
@@ -261,4 +271,5 @@ def _loads(text: str, where: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise TaskError(f"{where}: no JSON: {error}") from error
+        cure = "" if is_whole(text) else ", expected text in UTF-8"
+        raise TaskError(f"{where}: no JSON: {error}{cure}") from error

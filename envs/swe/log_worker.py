@@ -184,7 +184,7 @@ def _marked(line: str, whole: Mapping[str, list[str]], marks: dict[str, str]) ->
     """A line with a word of its own in the place of each whole id, kept by the id."""
     for word in line.split():
         for case in whole.get(word, ()):
-            found = re.search(rf"(?<!\S){re.escape(case)}(?!\S)", line)
+            found = re.search(rf"(?<!\S){re.escape(case)}{_BEHIND_AN_ID}", line)
             if found is not None:
                 mark = marks.setdefault(case, f"\ue000{len(marks)}\ue000")
                 line = line[: found.start()] + mark + line[found.end() :]
@@ -199,6 +199,8 @@ def _status_of(line: str) -> str:
     return next((word for word in words[-3:] if word in _STATUSES), "")
 
 
+_BEHIND_AN_ID = r"(?=\s*$|\s+(?:[-\[(.:]|PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS))"
+"""What may follow: a reason, progress, a time, a status. Any other word is of a longer id."""
 _FAILING = frozenset(("FAILED", "ERROR"))
 _STATUSES = _FAILING | {"PASSED", "SKIPPED", "XFAIL", "XPASS"}
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 DEV_NULL = "/dev/null"
 HUNK_HEAD = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
 MODES = ("100644", "100755")
-_INDEX = re.compile(r"[0-9a-f]+\.\.[0-9a-f]+(?: (\d+))?")
+_REGULAR = re.compile(r"100([0-7])[0-7]{2}")
+_INDEX = re.compile(r"[0-9a-f]+\.\.[0-9a-f]+(?: \d+)?")
 _ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
 
 
@@ -122,7 +123,9 @@ def _reversed_hunk(hunk: str) -> str:
 
 
 def mode_of(text: str) -> str:
-    """A regular file's mode. A link or submodule would lead out of the repository."""
+    """A regular file's mode as git keeps it; links and submodules lead out of the repository."""
+    if regular := _REGULAR.fullmatch(text):
+        return MODES[int(regular.group(1)) & 1]
     if text not in MODES:
         kind = {"120000": "a symbolic link", "160000": "a submodule"}.get(text, f"mode {text!r}")
         raise NotApplicable(f"the patch makes or changes {kind}, expected regular files")
@@ -133,9 +136,8 @@ def index_of(text: str) -> str:
     match = _INDEX.fullmatch(text)
     if match is None:
         raise PatchRefused(f"got the index line {text[:200]!r}, expected two names of contents")
-    if match.group(1):
-        mode_of(match.group(1))
-    return text
+    names, _, mode = text.partition(" ")
+    return f"{names} {mode_of(mode)}" if mode else text
 
 
 def name_of(text: str) -> str:
@@ -157,10 +159,10 @@ def path_of(name: str) -> str:
 
 def without_prefixes(old: str, new: str) -> tuple[str, str]:
     """Both names of a file without what stands in front of them: `a/` and `b/`, `i/` and `w/`, or
-    whatever differs. Where both begin alike nothing does (`--no-prefix`), but for `a/` and `b/`."""
+    whatever differs. Where both begin alike nothing does, but for `a/`, `b/` and `./`."""
     old_first, _, old_rest = old.partition("/")
     new_first, _, new_rest = new.partition("/")
-    is_prefixed = old_first != new_first or old_first in ("a", "b")
+    is_prefixed = old_first != new_first or old_first in ("a", "b", ".")
     return (old_rest, new_rest) if is_prefixed and old_rest and new_rest else (old, new)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ _OF_THE_WHOLE = (
     "$id",
 )
 """Keywords that are no part of their own."""
+_GROUP = re.compile(
+    r"\\.|\[(?:\\.|[^\]\\])*\]|\((?P<inside>[^()\[\]\\]*)\)(?P<again>[*+]|\{\d*,\d*\})?"
+)
+_REPEATS = re.compile(r"[*+|]|\{\d*,\d*\}")
+_MAX_CHARS_OF_SLOW_PATTERN = 20
 _said = set[str]()
 
 
@@ -72,7 +78,7 @@ def read_schema(text: str) -> ReadSchema:
     for field in ("$schema", "$id", "id"):
         if not isinstance(usable.get(field, ""), str):
             usable = {key: value for key, value in usable.items() if key != field}
-    whole = kind(usable, registry=Registry())
+    whole = _with_quick_patterns(kind)(usable, registry=Registry())
     parts = tuple(
         whole.evolve(schema=part) for part in _parts(usable) if not _first_breach(rules, part)
     )
@@ -95,6 +101,47 @@ def _draft(schema: Mapping[str, Any]) -> type[Validator]:
     if not isinstance(schema.get("$schema", ""), str):
         return cast("type[Validator]", Draft202012Validator)
     return cast("type[Validator]", validator_for(schema, default=Draft202012Validator))
+
+
+@cache
+def _with_quick_patterns(kind: type[Validator]) -> type[Validator]:
+    """The draft, but that no pattern is tried for years: one that repeats what repeats asserts
+    nothing about a long text."""
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.validators import extend
+
+    def pattern(
+        validator: Validator, wanted: str, instance: object, schema: object
+    ) -> Iterator[ValidationError]:
+        if not isinstance(instance, str):
+            return
+        if len(instance) > _MAX_CHARS_OF_SLOW_PATTERN and may_be_slow(wanted):
+            return
+        if not re.search(wanted, instance):
+            yield ValidationError(f"{instance!r} does not match {wanted!r}")
+
+    return cast("type[Validator]", extend(kind, {"pattern": pattern}))
+
+
+@cache
+def may_be_slow(pattern: str) -> bool:
+    """Whether a group that is repeated holds repetitions or choices, as in (a+)+: such a pattern
+    may take time that doubles with each letter."""
+    found = False
+
+    def flat(match: re.Match[str]) -> str:
+        nonlocal found
+        inside = match["inside"]
+        if inside is None:
+            return "x"  # a class, or one letter
+        repeats = _REPEATS.search(inside.removeprefix("?:")) is not None
+        found = found or (repeats and match["again"] is not None)
+        return "x*" if repeats or match["again"] else "x"
+
+    pattern, before = _GROUP.sub(flat, pattern), ""
+    while pattern != before and not found:
+        pattern, before = _GROUP.sub(flat, pattern), pattern
+    return found
 
 
 def _first_breach(rules: Validator, schema: object) -> str:

@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.data_file import read_rows_text, require_text
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.selection import LeftOut, Selection
@@ -128,7 +129,11 @@ class _ReplySpec(_TaskFileModel):
 class TaskRow(_TaskFileModel):
     """One task as it stands in a file."""
 
-    id: str = Field(min_length=1, max_length=200)
+    id: str = Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
+    )
     instruction: str = Field(min_length=1)
     goals: tuple[
         Annotated[
@@ -219,6 +224,7 @@ def open_file(path: Path, context: ToolContext) -> FileTasks:
 def _row(content: object) -> TaskRow:
     if isinstance(content, ValueError):
         raise TaskError(f"no JSON: {content}")
+    require_text(content)
     try:
         return TaskRow.model_validate(content)
     except ValidationError as error:
@@ -234,6 +240,10 @@ def _try(task: ToolTask, context: ToolContext) -> None:
 
     if task.customer is not None:
         read_script(task.customer)
+    for goal in task.goals:
+        if isinstance(goal, StateGoal) and goal.toolset not in (*task.toolsets, "mcp"):
+            raise TaskError(f"a goal asks for the state of {goal.toolset!r}, which is none of the "
+                            f"task's toolsets: {', '.join(task.toolsets) or 'none'}")  # fmt: skip
     if "mcp" not in task.toolsets and not context.config.mcp:  # those start the user's servers
         Toolbox.open(task, context).close()
 
@@ -243,7 +253,7 @@ def _read(path: Path) -> list[tuple[str, object]]:
     if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
         raise TaskError(f"{path}: expected a file of tasks, at most {MAX_FILE_BYTES} bytes")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_rows_text(path.read_bytes())
         if path.suffix == ".jsonl":
             rows = list(_lines(text))
         else:
