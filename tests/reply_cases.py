@@ -67,13 +67,14 @@ class WrittenReply:
 
 @cache
 def tokenizer() -> Any:
-    """The shipped one, with the tags of other policies."""
+    """The shipped one, with the tags of other policies and vLLM's cache of its vocabulary."""
     from transformers import AutoTokenizer
+    from vllm.tokenizers.hf import get_cached_tokenizer
 
     made = AutoTokenizer.from_pretrained(shipped_dir())
     made.add_tokens([*_TAGS[:4]])
     made.add_special_tokens({"additional_special_tokens": [*_TAGS[4:]]})
-    return made
+    return get_cached_tokenizer(made)
 
 
 @cache
@@ -323,8 +324,11 @@ def differences(
     """What is not as it must be when a reply comes in these splits; empty when all is well."""
     message = whole(names, reply)
     expected, wrong = without_call_ids(message), []
-    for number, cuts in enumerate(splits):
-        broken_at = cuts[len(cuts) // 2] if number % 3 == 2 and cuts else 0
+    drawn = {
+        (*cuts,): cuts[len(cuts) // 2] if number % 3 == 2 and cuts else 0
+        for number, cuts in enumerate(splits)
+    }
+    for cuts, broken_at in drawn.items():
         pieces = streamed(names, reply, cuts, broken_at)
         told = [token for piece in pieces for token in piece.ids_T]
         got = without_call_ids(message_of(_over_the_wire(piece.delta) for piece in pieces))
