@@ -178,6 +178,8 @@ def _arguments(draw: random.Random, word: Any) -> str:
         (
             "{}", json.dumps({"x": word()}), json.dumps({"x": f"日本 🎉 {word()}", "n": 3}),
             json.dumps({"x": f"</tool_call> {word()}"}), json.dumps({"name": word()}),
+            json.dumps({"x": f"[TOOL_CALLS] [ARGS] <tool_call> {word()}"}),
+            json.dumps({"x": f"<think> {word()} </think> \ud83d"}),
             f'{{"x": "{word()}', f"{{{word()}}}", json.dumps(word()), "null", "[1, 2]", '""',
             f'{{"x": NaN, "y": "{word()}"}}', f'{{"x": "{word()}",}}',
         )
@@ -198,6 +200,7 @@ def _json_call(name: str, draw: random.Random, word: Any, key: str = "") -> str:
             f'{{"name": "{name}", "{key}": {arguments}, "why": "{word()}"}}',
             f'{{"name": "{name}", "name": "{word()}", "{key}": {arguments}}}',
             f'{{"name": 4, "{key}": {arguments}}}', f'{{"tool": "{word()}"}}',
+            f'{{"name": "{name}", "args": {arguments}}}',
             f'{{"name": "{name}", "{key}": {arguments}}} {word()}',
         )
     )  # fmt: skip
@@ -214,6 +217,9 @@ def _xml_call(name: str, draw: random.Random, word: Any) -> str:
             f"{{{word()}}}", f"<function={name}></function>{word()}", "", f"<function=>{word()}",
             f"<function={name}><parameter=x>{word()}<parameter=n>4</parameter></function>",
             f"<function={name}><parameter=x>a <tool_call> {word()}</parameter></function>",
+            f"<function={name}><parameter=x></function>\n{word()} <b></parameter></function>",
+            f"<function={name}>{parameter}<parameter=x>{word()}</parameter></function>",
+            f"<function={name}><parameter=x></ parameter ></think>{word()}</parameter>",
         )
     )  # fmt: skip
     start = draw.choice(("<tool_call>\n", "<tool_call>\n", "<tool_call>", ""))
