@@ -2,10 +2,11 @@
 
     PYTHONPATH=. python bench/reply_splits.py [--replies 200] [--splits 1000] [--seed 0]
 
-Draws replies as policies write them, well and badly, for each combination of vLLM's parsers in
-`conf/policy`; sends each through vLLM's own parsers and ours in so many random splits of its ids
-into engine outputs, some continued by another server; and prints how many differ from the reply
-that is not streamed, or lose a word of it. `--splits` is of each reply.
+Draws so many replies as policies write them, well and badly, for each combination of vLLM's parsers
+in `conf/policy`. Sends each through vLLM's own parsers and ours in so many random splits of its ids
+into engine outputs, a third of them continued by another server. Prints how many differ from the
+reply that is not streamed, or lose a word of it. A split that is drawn
+again is not read again.
 """
 
 from __future__ import annotations
@@ -13,8 +14,16 @@ from __future__ import annotations
 import argparse
 import logging
 import random
+import time
 
-from tests.reply_cases import PARSERS, differences, random_splits, reader, stopped, written_reply
+from tests.reply_cases import (
+    PARSERS,
+    differences,
+    random_splits,
+    reader,
+    stopped,
+    written_reply,
+)
 
 
 def main() -> None:
@@ -24,18 +33,30 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     logging.disable(logging.ERROR)  # vLLM's parsers log what they cannot read
-    draw, wrong = random.Random(asked.seed), 0
-    for number in range(asked.replies):
-        names = PARSERS[number % len(PARSERS)]
-        skips = reader(names).skips_special
+    wrong = sum(_differences(names, asked) for names in PARSERS)
+    print(
+        f"{asked.splits} splits of {asked.replies} replies for each of {len(PARSERS)} parsers: "
+        f"{wrong} differences"
+    )
+
+
+def _differences(names: tuple[str, str | None], asked: argparse.Namespace) -> int:
+    """How many replies and splits are not as they must be for one combination of parsers."""
+    draw, began_s = random.Random(f"{asked.seed} {names}"), time.monotonic()
+    skips = reader(names).skips_special
+    wrong = replies = 0
+    while replies < asked.replies:
         reply = stopped(written_reply(names, draw), skips_special=skips)
         if not reply.ids:
             continue
+        replies += 1
         found = differences(names, reply, random_splits(len(reply.ids), asked.splits, draw))
         wrong += len(found)
         if found:
             print(names, repr(reply.text), reply.finish_reason, reply.stop, found[0], flush=True)
-    print(f"{asked.splits} splits of {asked.replies} replies: {wrong} differences")
+    spent_s = time.monotonic() - began_s
+    print(f"{names}: {replies} replies in {spent_s:.0f} s, {wrong} differences", flush=True)
+    return wrong
 
 
 if __name__ == "__main__":

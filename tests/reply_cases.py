@@ -67,13 +67,14 @@ class WrittenReply:
 
 @cache
 def tokenizer() -> Any:
-    """The shipped one, with the tags of other policies."""
+    """The shipped one, with the tags of other policies and vLLM's cache of its vocabulary."""
     from transformers import AutoTokenizer
+    from vllm.tokenizers.hf import get_cached_tokenizer
 
     made = AutoTokenizer.from_pretrained(shipped_dir())
     made.add_tokens([*_TAGS[:4]])
     made.add_special_tokens({"additional_special_tokens": [*_TAGS[4:]]})
-    return made
+    return get_cached_tokenizer(made)
 
 
 @cache
@@ -177,6 +178,8 @@ def _arguments(draw: random.Random, word: Any) -> str:
         (
             "{}", json.dumps({"x": word()}), json.dumps({"x": f"日本 🎉 {word()}", "n": 3}),
             json.dumps({"x": f"</tool_call> {word()}"}), json.dumps({"name": word()}),
+            json.dumps({"x": f"[TOOL_CALLS] [ARGS] <tool_call> {word()}"}),
+            json.dumps({"x": f"<think> {word()} </think> \ud83d"}),
             f'{{"x": "{word()}', f"{{{word()}}}", json.dumps(word()), "null", "[1, 2]", '""',
             f'{{"x": NaN, "y": "{word()}"}}', f'{{"x": "{word()}",}}',
         )
@@ -197,6 +200,7 @@ def _json_call(name: str, draw: random.Random, word: Any, key: str = "") -> str:
             f'{{"name": "{name}", "{key}": {arguments}, "why": "{word()}"}}',
             f'{{"name": "{name}", "name": "{word()}", "{key}": {arguments}}}',
             f'{{"name": 4, "{key}": {arguments}}}', f'{{"tool": "{word()}"}}',
+            f'{{"name": "{name}", "args": {arguments}}}',
             f'{{"name": "{name}", "{key}": {arguments}}} {word()}',
         )
     )  # fmt: skip
@@ -213,6 +217,9 @@ def _xml_call(name: str, draw: random.Random, word: Any) -> str:
             f"{{{word()}}}", f"<function={name}></function>{word()}", "", f"<function=>{word()}",
             f"<function={name}><parameter=x>{word()}<parameter=n>4</parameter></function>",
             f"<function={name}><parameter=x>a <tool_call> {word()}</parameter></function>",
+            f"<function={name}><parameter=x></function>\n{word()} <b></parameter></function>",
+            f"<function={name}>{parameter}<parameter=x>{word()}</parameter></function>",
+            f"<function={name}><parameter=x></ parameter ></think>{word()}</parameter>",
         )
     )  # fmt: skip
     start = draw.choice(("<tool_call>\n", "<tool_call>\n", "<tool_call>", ""))
@@ -323,8 +330,11 @@ def differences(
     """What is not as it must be when a reply comes in these splits; empty when all is well."""
     message = whole(names, reply)
     expected, wrong = without_call_ids(message), []
-    for number, cuts in enumerate(splits):
-        broken_at = cuts[len(cuts) // 2] if number % 3 == 2 and cuts else 0
+    drawn = {
+        (*cuts,): cuts[len(cuts) // 2] if number % 3 == 2 and cuts else 0
+        for number, cuts in enumerate(splits)
+    }
+    for cuts, broken_at in drawn.items():
         pieces = streamed(names, reply, cuts, broken_at)
         told = [token for piece in pieces for token in piece.ids_T]
         got = without_call_ids(message_of(_over_the_wire(piece.delta) for piece in pieces))

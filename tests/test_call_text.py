@@ -119,11 +119,56 @@ PARAMETER = "<parameter=x>\na\n</parameter>\n"
         ("<tool_call><function=wri", [], ["<function=wri"]),
         (tag("{oops"), [], [tag("{oops")]),
         (tag(f"words<function=f>{PARAMETER}</function>"), [CALL], ["\nwords"]),
+        (tag(f"<function=f>{PARAMETER}{PARAMETER}</function>"), [CALL], []),
+        (tag("<function=f><parameter=x>a<parameter=y>b</parameter></function>"),
+         [("f", '{"x": "a", "y": "b"}')], []),
+        (tag("<function=f><parameter=x>a</parameter><parameter=x>b</parameter></function>"),
+         [("f", "<parameter=x>a</parameter><parameter=x>b</parameter>")], []),
     ],
 )  # fmt: skip
 def test_calls_in_xml(text: str, calls: list[tuple[str, str]], said: list[str]) -> None:
     reading, found = read(XML, text)
     assert (found, reading.said) == (calls, said)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "</function>", "</function>\n</tool_call>", "<function=g>", "<tool_call>", "</tool_call>",
+        "< / parameter >", "</ parameter>", "<parameter", "<think>a</think>", "</think>",
+        "<|im_end|>", "a < b > c", r"\u003c <", "<b>\n\n\"'\\</b>", "日本 <🎉>",
+    ],
+)  # fmt: skip
+def test_a_value_in_xml_may_hold_the_tags_of_calls(value: str) -> None:
+    function = f"<function=f>\n<parameter=x>\n{value}\n</parameter>\n</function>"
+    reading, ((name, arguments),) = read(XML, f"{tag(function)} more")
+    assert (name, json.loads(arguments)) == ("f", {"x": value})
+    assert (reading.said, reading.failures) == ([" more"], [])
+
+
+@pytest.mark.parametrize(
+    "written",
+    ['{"name":"f","parameters":{"x":"%s"}}', '[{"name":"f","arguments":{"x":"%s"}}]',
+     'f[ARGS]{"x":"%s"}', 'f{"x":"%s"}', 'f[CALL_ID]a[ARGS]{"x":"%s"}'],
+)  # fmt: skip
+@pytest.mark.parametrize("value", ["[TOOL_CALLS]", "[ARGS]", "[CALL_ID] {", "}]", "a[TOOL_CALLS]b"])
+def test_a_value_may_hold_the_marks_of_calls(written: str, value: str) -> None:
+    text = "[TOOL_CALLS]" + written % value
+    reading, found = read(MISTRAL, text + f"[TOOL_CALLS]{GOOD}")
+    assert [(name, json.loads(arguments)) for name, arguments in found] == [
+        ("f", {"x": value}), ("f", {"x": "a"})
+    ]  # fmt: skip
+    assert (reading.said, reading.failures) == ([], [])
+
+
+@pytest.mark.parametrize("key", ["args", "input", "params", "Arguments", "argument", "x"])
+def test_a_call_whose_arguments_have_another_name_is_not_carried_out_without_them(
+    key: str,
+) -> None:
+    body = tag(f'{{"name": "f", "{key}": {{"x": "a"}}}}')
+    reading, found = read(HERMES, body)
+    assert (found, reading.said) == ([], [body])
+    assert key in reading.failures[0]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +193,8 @@ def test_calls_in_bare_json(text: str, calls: list[tuple[str, str]], said: list[
     ("text", "calls", "said"),
     [
         (f"[TOOL_CALLS] [{GOOD}]", [CALL], []),
+        ("[TOOL_CALLS]f[ARGS]", [("f", "{")], []),
+        ("[TOOL_CALLS]f[ARGS] null", [("f", "{}")], []),
         (f"[TOOL_CALLS][{GOOD}, {GOOD}]", [CALL, CALL], []),
         ('[TOOL_CALLS]f[ARGS]{"x": "a"}[TOOL_CALLS]f{"x": "a"}', [CALL, CALL], []),
         (f"[TOOL_CALLS] [{GOOD}, {{oops]", [CALL], ["{oops]"]),

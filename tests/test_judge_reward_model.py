@@ -79,7 +79,7 @@ async def test_what_is_no_probability_abstains(lie: Any) -> None:
         asker = VerdictMaker(RewardModelJudge(endpoint, CONFIG), CONFIG)
         verdict = await asker.verdict(a_turn(id=3), [user("no")])
     assert (verdict.value, verdict.reward) == (None, None)
-    assert "PolicyError" in verdict.detail["reason"]
+    assert verdict.detail["reason"].startswith(("PolicyError", "PolicyUnavailable"))
 
 
 async def test_a_server_without_such_a_route_is_an_error_that_tells_it() -> None:

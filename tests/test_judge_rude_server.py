@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.errors import PolicyUnavailable, RequestError
+from clawrl_gym.core.errors import ContextError, PolicyError, PolicyUnavailable, RequestError
 from clawrl_gym.core.types import Message
 from clawrl_gym.judge.chat_models import Completion, HttpChatModel
 from clawrl_gym.judge.interface import Case
@@ -48,6 +48,21 @@ REFUSALS: list[tuple[int, dict[str, str], Any]] = [
     (529, {}, {"error": {"type": "overloaded_error"}}),
     (200, {}, {"error": {"code": 429, "message": "of the provider behind"}}),
     (200, {}, {"error": {"code": 502, "message": "of the provider behind"}}),
+    (424, {}, b"Request failed during generation"),
+    (429, {"retry-after-ms": "5"}, b""),
+    (429, {"retry-after-ms": "5", "Retry-After": "3600"}, b""),
+    (429, {"Retry-After": "0.01s"}, b""),
+    (429, {"Retry-After": time.asctime(time.gmtime())}, b""),
+    (429, {"Retry-After": "-inf"}, b""),
+    (200, {}, b""),
+    (200, {}, b' {"choices": [{"message": {"content": "\\\\boxed{-1'),
+    (200, {"Content-Encoding": "gzip"}, b"no gzip"),
+    (200, {}, {"error": {"code": "503", "message": "x"}}),
+    (200, {}, {"object": "error", "code": 503, "message": "x"}),
+    (200, {}, {"error": {"type": "overloaded_error"}}),
+    (200, {}, {"error": "rate_limit_exceeded: try again in 20 ms"}),
+    (200, {}, {"status": 529, "error": {}}),
+    (200, {}, {"object": "error", "message": "Internal server error"}),
 ]
 
 
@@ -98,7 +113,8 @@ async def test_a_crowd_that_a_server_refuses_gets_all_its_verdicts() -> None:
 
 REASONS = [None, "stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence", "tool_calls",
            "END", "finished", "complete", "COMPLETE", "function_call", "done", "", "eot",
-           "natural_stop", "end", "stop_token", "completed"]  # fmt: skip
+           "natural_stop", "end", "stop_token", "completed", 0,
+           {"type": "stop"}, ["stop"]]  # fmt: skip
 
 
 @pytest.mark.parametrize("reason", REASONS)
@@ -117,13 +133,102 @@ async def test_an_answer_without_a_reason_is_whole() -> None:
 
 @pytest.mark.parametrize(
     "reason", ["length", "LENGTH", "max_tokens", "MAX_TOKENS", "content_filter", "SAFETY", "error",
-               "model_length", "abort", "cancelled"],
+               "model_length", "abort", "cancelled", "max_length", "MAX_OUTPUT_TOKENS", "truncated",
+               "model_context_window_exceeded", "content-filter", "ERROR_LIMIT", "refusal", "SPII",
+               "guardrail_intervened", "insufficient_system_resource", "length_limit", "sensitive",
+               "MALFORMED_FUNCTION_CALL", "blocklist", "timeout"],
 )  # fmt: skip
 async def test_an_answer_that_was_cut_off_is_never_whole(reason: str) -> None:
     async with judge_server() as (server, endpoint):
         server.answer = lambda at: completion(VOTE, reason=reason)
         said = await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)
     assert parse_vote(said) is None
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        ({"text": VOTE}, VOTE),
+        ({"message": {"content": VOTE, "reasoning_content": "1"}}, VOTE),
+        ({"message": {"content": None, "reasoning_content": VOTE}}, ""),
+        ({"message": {"content": None, "refusal": "no"}}, ""),
+        ({"message": {"content": "", "tool_calls": [{"function": {"arguments": '{"vote": -1}'}}]}},
+         '{"vote": -1}'),
+        ({"message": {"tool_calls": [{"function": {"arguments": {"vote": -1}}}]}}, '{"vote": -1}'),
+        ({"message": {"content": VOTE, "tool_calls": [{"function": {"arguments": "1"}}]}}, VOTE),
+        ({"message": {"content": None, "tool_calls": None}}, ""),
+    ],
+)  # fmt: skip
+async def test_an_answer_is_found_wherever_a_server_puts_it(choice: Any, text: str) -> None:
+    async with judge_server() as (server, endpoint):
+        server.answer = lambda at: {"choices": [choice]}
+        assert (await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)).text == text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "System role not supported",
+        "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
+        "Developer instruction is not enabled: system instructions are not supported",
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "This model does not accept a system message.",
+        "invalid role: system",
+    ],
+)
+async def test_a_model_without_instructions_reads_them_with_the_case(said: str) -> None:
+    asked: list[Message] = [{"role": "system", "content": "judge"}, user("the case")]
+    async with judge_server() as (server, endpoint):
+        server.refusals = [(400, {}, said.encode())]
+        speaker = HttpChatModel(endpoint, "m")
+        for _ in range(2):
+            assert parse_vote(await speaker.complete(asked, 0.6, 9)) == 1
+    sent = [body["messages"] for _, body, _ in server.requests]
+    assert sent == [asked, [user("judge\n\nthe case")], [user("judge\n\nthe case")]]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, "This model's maximum context length is 4096 tokens."),
+        (400, "prompt is too long: 210000 tokens > 200000 maximum"),
+        (400, "the request exceeds the available context size. try increasing it"),
+        (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096"),
+        (400, "This model's maximum prompt length is 131072 but the request contains 200000"),
+        (400, "The input token count (1200000) exceeds the maximum number of tokens allowed"),
+        (413, "Payload Too Large"),
+        (400, "Please reduce the length of the messages or completion."),
+        (400, "too many tokens: size limit exceeded by 11326 tokens"),
+        (400, '{"code": "context_length_exceeded"}'),
+        (500, "input exceeds model context window"),
+        (400, "Request too large for model on tokens per minute"),
+    ],
+)
+async def test_a_case_that_is_too_long_is_known_in_whatever_words(status: int, said: str) -> None:
+    async with judge_server() as (server, endpoint):
+        server.refusals = [(status, {}, said.encode())]
+        with pytest.raises(ContextError):
+            await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_not_followed_and_says_where_it_goes(status: int) -> None:
+    async with judge_server() as (server, endpoint):
+        server.refusals = [(status, {"Location": "https://elsewhere/v1"}, b"")]
+        with pytest.raises(PolicyError, match=r"https://elsewhere/v1.*judge\.base_url"):
+            await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "body", [b"<!doctype html><html>welcome</html>", b"Ollama is running", b"\xff\xfe\xfa", b"[]x"]
+)
+async def test_what_will_never_be_an_answer_is_asked_for_once(body: bytes) -> None:
+    async with judge_server() as (server, endpoint):
+        server.refusals = [(200, {}, body)]
+        with pytest.raises(PolicyError, match="expected JSON"):
+            await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(

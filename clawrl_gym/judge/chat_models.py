@@ -8,6 +8,7 @@ does not say that an answer was cut off ends a whole one.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 import uuid
@@ -22,15 +23,22 @@ from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.policy.generation import Sampling
 from clawrl_gym.policy.interface import Policies
 
-_CUT_OFF = {
-    "length", "max_tokens", "max_output_tokens", "model_length", "token_limit", "content_filter",
-    "safety", "recitation", "blocklist", "prohibited_content", "error", "abort", "aborted",
-    "cancelled", "canceled", "timeout", "incomplete",
-}  # fmt: skip
-"""Reasons, in small letters, after which an answer is not whole."""
+_CUT_OFF = re.compile(
+    r"length|max|limit|truncat|context|exceed|filter|safety|recitation|block|prohibited|spii|guard"
+    r"|refus|sensitive|error|malformed|abort|cancel|interrupt|time.?out|incomplete|insufficient",
+    re.IGNORECASE,
+)
+"""Reasons after which an answer is not whole."""
 _TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
 """Names of one parameter; the later one is tried where a server refuses the earlier one."""
 _OPTIONAL = ("temperature", *_TOKEN_LIMITS)
+_NO_SYSTEM = re.compile(
+    r"\bsystem\b[^.]{0,40}\b(?:roles?|messages?|prompts?|instructions?)\b"
+    r"|\broles?\b[^.]{0,60}\bsystem\b|roles must alternate",
+    re.IGNORECASE,
+)
+"""How servers say that their model takes no instructions of its own."""
+_SYSTEM = "the system role"
 _WORDS = ("text", "output_text")
 """Types of parts that are the answer."""
 _log = logging.getLogger(__name__)
@@ -115,6 +123,8 @@ class HttpChatModel:
     def _body(
         self, name: str, messages: list[Message], temperature: float, max_tokens: int
     ) -> Json:
+        if _SYSTEM in self._refused:
+            messages = _without_system(messages)
         body: dict[str, object] = {"model": name, "messages": messages}
         if "temperature" not in self._refused:
             body["temperature"] = temperature
@@ -127,6 +137,8 @@ class HttpChatModel:
     def _leave_out(self, error: str, body: Json) -> bool:
         """Whether there is less to ask with, after an error that names what was asked with."""
         named = [name for name in body if name in _OPTIONAL and re.search(rf"\b{name}\b", error)]
+        if not named and _NO_SYSTEM.search(error) and _SYSTEM not in self._refused:
+            named = [_SYSTEM]
         fresh = [name for name in named if name not in self._refused]
         if fresh:
             self._refused.update(fresh)
@@ -142,7 +154,8 @@ class HttpChatModel:
             if self._model is None:
                 answer: Any = await self._endpoint.get("/models")
                 try:
-                    self._model = str(answer["data"][0]["id"])
+                    models = answer["data"] if isinstance(answer, dict) else answer
+                    self._model = str(models[0]["id"])
                 except (KeyError, IndexError, TypeError) as error:
                     raise _unexpected(answer, "a list of models; set judge.model") from error
         return self._model
@@ -151,15 +164,33 @@ class HttpChatModel:
 def _completion(answer: Any) -> Completion:
     try:
         choice = answer["choices"][0]
-        content, reason = choice["message"].get("content"), choice.get("finish_reason")
+        message = choice["message"] if "message" in choice else {"content": choice["text"]}
+        content, reason = message.get("content"), choice.get("finish_reason")
+        calls = message.get("tool_calls") or []
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise _unexpected(answer, "a chat completion") from error
     text = _text_of(content)
     if text is None:
         raise _unexpected(answer, "a chat completion in text")
+    if not text and isinstance(calls, list):  # some answer by a call, though no tool is offered
+        text = "\n".join(filter(None, map(_arguments, calls)))
     # half a surrogate pair is no text that could be stored
     plain = text.encode(errors="replace").decode()
-    return Completion(plain, str(reason or "").lower() not in _CUT_OFF)
+    return Completion(plain, _CUT_OFF.search(str(reason or "")) is None)
+
+
+def _arguments(call: object) -> str:
+    function = call.get("function") if isinstance(call, dict) else None
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def _without_system(messages: list[Message]) -> list[Message]:
+    """The same, with all that stands before the first message of a person in it."""
+    instructions = [text_of(message) for message in messages if message["role"] == "system"]
+    first, *others = [message for message in messages if message["role"] != "system"]
+    content = "\n\n".join([*instructions, text_of(first)])
+    return [{"role": first["role"], "content": content}, *others]
 
 
 def _text_of(content: object) -> str | None:

@@ -8,11 +8,8 @@ waits. All waits are spread, so that those that were refused together do not com
 from __future__ import annotations
 
 import asyncio
-import email.utils
-import math
 import random
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -22,19 +19,18 @@ from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.http import HttpPool
 from clawrl_gym.core.text import read_json
 from clawrl_gym.core.types import Json
+from clawrl_gym.judge.server_errors import is_too_long, status_inside, wait_s
 
 MAX_ANSWER_BYTES = 2 * 2**20
 _EXCERPT_BYTES = 400
 """Of an answer, that an error repeats."""
-_BUSY = (408, 409, 425, 429)
+_BUSY = (408, 409, 424, 425, 429)
 _NEVER = (501, 505)
 """Errors of the server that asking again does not mend."""
 _LONGEST_WAIT_S = 8.0
 """Where the server does not say how long."""
 _SPREAD = 0.25
 """Share of a wait that is added at most."""
-_TOO_LONG = ("context length", "context window", "context_length", "model length", "model_len",
-             "too long", "context size")  # fmt: skip
 
 
 class JudgeEndpoint:
@@ -100,8 +96,14 @@ class JudgeEndpoint:
                 method, url, json=body, allow_redirects=False, timeout=timeout
             ) as response:
                 data = await _read(response)
-        after.wait_s = _wait_s(response.headers)
-        if response.status != 200:
+        after.wait_s = wait_s(response.headers)
+        if 300 <= response.status < 400:
+            raise PolicyError(
+                f"the judge's model answered {path} with a {response.status} to "
+                f"{response.headers.get('Location')!r}, which is not followed: set judge.base_url "
+                "to where the server is"
+            )
+        if not 200 <= response.status < 300:
             raise self._error(path, response.status, data)
         if len(data) > MAX_ANSWER_BYTES:
             raise PolicyError(
@@ -110,25 +112,24 @@ class JudgeEndpoint:
         try:
             answer: object = read_json(bytes(data), "judge")
         except (ValueError, RecursionError) as error:
-            raise PolicyError(
+            raise (PolicyUnavailable if _is_cut_off(data) else PolicyError)(
                 f"the judge's model answered {path} with {_excerpt(data)!r}, expected JSON"
             ) from error
-        status = _status_inside(answer)
+        status = status_inside(answer)
         if status is not None:
             raise self._error(path, status, data)
         return answer
 
     def _error(self, path: str, status: int, data: bytes) -> PolicyError:
-        text = data.decode(errors="replace").lower()
         is_broken = status >= 500 and status not in _NEVER
-        is_too_long = any(sign in text for sign in _TOO_LONG)
+        too_long = status == 413 or is_too_long(data.decode(errors="replace"))
         return self._pool.error(
             path,
             status,
             _excerpt(data),
             is_unavailable=status in _BUSY or is_broken,
-            is_bad_request=status in (400, 413, 422) or (is_broken and is_too_long),
-            is_too_long=is_too_long,
+            is_bad_request=status in (400, 413, 422) or (is_broken and too_long),
+            is_too_long=too_long,
         )
 
 
@@ -138,26 +139,10 @@ class _RetryAfter:
     """None: the server has not said."""
 
 
-def _wait_s(headers: Mapping[str, str]) -> float | None:
-    """How long a server wants to be left alone: seconds or a date; None: it does not say."""
-    text = headers.get("Retry-After", "").strip()
-    try:
-        wait_s = float(text)
-    except ValueError:
-        try:
-            wait_s = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return max(wait_s, 0.0) if math.isfinite(wait_s) else None
-
-
-def _status_inside(answer: object) -> int | None:
-    """The status of an error that a proxy hands on with 200; None for any other answer."""
-    if not isinstance(answer, dict) or answer.get("choices") or answer.get("data"):
-        return None
-    error = answer.get("error")
-    code = error.get("code") if isinstance(error, dict) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else None
+def _is_cut_off(data: bytes) -> bool:
+    """Whether an answer ended on its way, so that the same request may be answered whole."""
+    text = data.strip()
+    return not text or (text.startswith(b"{") and not text.endswith(b"}"))
 
 
 def _excerpt(data: bytes) -> str:

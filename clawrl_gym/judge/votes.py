@@ -21,13 +21,19 @@ from clawrl_gym.judge.chat_models import Completion
 Value = Literal[-1, 0, 1]
 T = TypeVar("T")
 
-_VOTE = re.compile(
-    r"\{\s*(?P<text>\\text\s*\{\s*)?(?P<vote>[+-]?1(?:\.0+)?|0(?:\.0+)?)\s*(?(text)\}\s*)\}"
-)
+_VOTE = re.compile(r"[+-]?1(?:\.0+)?|0(?:\.0+)?")
 _BOXED = r"\boxed"
+_IN_BOX = re.compile(r"\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
+"""Its content, with what it nests itself."""
+_STYLE = re.compile(r"\\[a-zA-Z]+\s*\{(.*)\}", re.DOTALL)
+_SPACE = re.compile(r"\\[ ,;:!]|[${}()\\~]")
+"""How LaTeX writes space and brackets."""
 _SIGNS = str.maketrans({
     **dict.fromkeys("\u2212\u2013\u2014\u2010\u2011\ufe63\uff0d", "-"),
-    "\uff0b": "+", "\uff10": "0", "\uff11": "1", "\uff1a": ":", "\uff1d": "=", "\u00a0": " ",
+    **dict.fromkeys("\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u300c\u300d", '"'),
+    **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""),
+    "\uff0b": "+", "\uff10": "0", "\uff11": "1", "\uff1a": ":", "\uff1d": "=", "\u2192": "=",
+    "\u00a0": " ", "\u3000": " ",
 })  # fmt: skip
 _BEGINS = re.compile(r"<(?:think|thinking|thought|reasoning)>|\[THINK\]", re.IGNORECASE)
 _ENDS = re.compile(
@@ -37,16 +43,27 @@ _ENDS = re.compile(
 _NAMES = (
     r"verdict|vote|score|rating|reward|judge?ment|(?:final|my)[ _](?:answer|vote|verdict|score)"
 )
-_FIELD = re.compile(rf"{_NAMES}|answer|value|result|label", re.IGNORECASE)
+_FIELD_NAMES = rf"{_NAMES}|answer|value|result|label"
+_FIELD = re.compile(_FIELD_NAMES, re.IGNORECASE)
+_TAG = re.compile(
+    rf"<(?P<name>{_FIELD_NAMES})>(?P<vote>.*?)(?:</(?P=name)>|$)", re.IGNORECASE | re.DOTALL
+)
 _NUMBER = r"[+-]?(?:1|0)(?:\.0+)?(?![\d.]*\d)"
-_MARKS = r"[*_`\"'$()\[\]]*"
+_MARKS = r"[*_`\"'$()\[\]\\]*"
 _NAMED = re.compile(
-    rf"\b(?:{_NAMES})\b{_MARKS}(?: ?\([^()\n]*\))?{_MARKS}\s*(?:is|are|of|=>|[:=]|)?\s*{_MARKS}\s*"
-    rf"(?P<vote>[+-]?\d+(?:\.\d+)?)(?P<more>{_MARKS}\s*(?:/|\||,|or\b|to\b|out\b|of\b|%)?)",
+    rf"\b(?:{_NAMES})\b{_MARKS}(?: ?\([^()\n]*\))?{_MARKS}\s*"
+    rf"(?:is|are|of|=>|->|[:=]|)?\s*{_MARKS}\s*(?P<vote>[+-]?\d+(?:\.\d+)?)"
+    rf"(?P<more>{_MARKS}\s*(?:/|\||,(?=\s*[+-]?\d)|or\b|to\b|out\b|of\b|%)?)",
     re.IGNORECASE,
 )
-_ALONE = re.compile(rf"[\s>#]*{_MARKS}(?P<vote>{_NUMBER}){_MARKS}[.!]?{_MARKS}\s*")
+_ALONE = re.compile(
+    rf"[\s>#]*{_MARKS}(?:answer{_MARKS}\s*[:=]\s*{_MARKS})?(?P<vote>{_NUMBER}){_MARKS}[.!]?{_MARKS}\s*",
+    re.IGNORECASE,
+)
+_AROUND = "*_`\"'$()[]\\ \n"
+"""Marks that may stand around a vote."""
 _FENCE = re.compile(r"```\w*")
+_END_TOKEN = re.compile(r"(?:<\|[^|<>\s]{1,40}\|>|</s>|<eos>|<end_of_turn>)$")
 _DEEPEST = 4
 """Objects inside of objects in which a vote is looked for."""
 
@@ -70,13 +87,21 @@ def answer_of(completion: Completion) -> str | None:
 def last_boxed(text: str) -> Value | None:
     r"""1, 0 or -1 in the last \boxed{} of a text; None for anything else in it."""
     _, boxed, rest = text.translate(_SIGNS).rpartition(_BOXED)
-    match = _VOTE.match(rest) if boxed else None
-    return None if match is None else cast(Value, int(float(match["vote"])))
+    box = _IN_BOX.match(rest) if boxed else None
+    if box is None:
+        return None
+    inside = box[1].strip()
+    while style := _STYLE.fullmatch(inside):
+        inside = style[1].strip()
+    vote = _SPACE.sub("", inside).strip()
+    return cast(Value, int(float(vote))) if _VOTE.fullmatch(vote) else None
 
 
 def _only_vote(answer: str) -> Value | None:
     """The one that an answer without a box names."""
     text = _FENCE.sub("", answer.translate(_SIGNS)).strip()
+    while end := _END_TOKEN.search(text):
+        text = text[: end.start()].rstrip()
     fields = _json_of(text)
     found = set(_in_fields(fields) if fields is not None else _in_words(text))
     vote = found.pop() if len(found) == 1 else None
@@ -116,10 +141,13 @@ def _number(value: object) -> float | None:
 
 
 def _in_words(text: str) -> Iterator[float | None]:
-    """Numbers that are named as votes, and the last line where it is one alone; None for one of a
-    scale or of a choice."""
+    """Numbers that are named as votes or stand in a tag, and the last line where it is one alone;
+    None for one of a scale or of a choice."""
+    for tag in _TAG.finditer(text):
+        yield _number(tag["vote"].strip(_AROUND))
+    text = _TAG.sub("\n", text)
     for match in _NAMED.finditer(text):
-        more = match["more"].strip("*_`\"'$()[] \n")
+        more = match["more"].strip(_AROUND)
         yield None if more else float(match["vote"])
     last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
     alone = _ALONE.fullmatch(last)

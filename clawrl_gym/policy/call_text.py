@@ -25,6 +25,8 @@ _SHOWN = 200
 _SPACE = re.compile(r"\s*")
 _MEMBERS = ("name", "arguments", "parameters", "id", "type")
 _ARGUMENTS = ("arguments", "parameters")
+_ESCAPED = r"\u003c"
+"""A '<' in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +164,10 @@ class TaggedXml:
         """Read one function; where it ends."""
         bracket = _find(text, at, ">")
         name = text[at + len(self.function) : bracket].strip() if bracket < len(text) else ""
-        end = self._end_of_parameters(text, bracket + 1)
+        parameters, end = self._parameters(text, bracket + 1)
         closes = text.startswith(self.function_end, end)
         if name and "<" not in name and (closes or _find(text, end, *self._marks) == end):
-            whole = f"{text[at:end]}{self.function_end}"
-            typed = arguments(f"{self.start}\n{whole}\n{self.end}")
+            typed = self._typed(text[at : bracket + 1], parameters, arguments)
             written = text[bracket + 1 : end].strip()
             reading.calls.append(CallText(name, written if typed is None else typed))
             return end + len(self.function_end) * closes
@@ -183,16 +184,43 @@ class TaggedXml:
         """What may stand behind a function that lacks its end."""
         return self.start, self.end, self.function
 
-    def _end_of_parameters(self, text: str, at: int) -> int:
-        """Behind the parameters that are whole, and white space."""
-        at = _skip(text, at)
+    def _parameters(self, text: str, at: int) -> tuple[list[tuple[str, str]], int]:
+        """The names and values of parameters that are whole, and where they and white space end.
+        One ends where the next one begins, too."""
+        found, at = list[tuple[str, str]](), _skip(text, at)
         while text.startswith(self.parameter, at):
-            value = text.find(">", at)
-            end = text.find(self.parameter_end, value) if value >= 0 else -1
-            if end < 0:
-                return at
-            at = _skip(text, end + len(self.parameter_end))
-        return at
+            value = text.find(">", at) + 1
+            end = _find(text, value, self.parameter_end, self.parameter) if value else len(text)
+            if end == len(text):
+                break
+            found.append((text[at + len(self.parameter) : value - 1], text[value:end]))
+            at = end + len(self.parameter_end) * text.startswith(self.parameter_end, end)
+            at = _skip(text, at)
+        return found, at
+
+    def _typed(
+        self, head: str, parameters: list[tuple[str, str]], arguments: Arguments
+    ) -> str | None:
+        """A function's arguments; None where one of them has two values, or has no type.
+
+        A value may hold the tags themselves, so vLLM reads it without any: a '<' in JSON may be
+        escaped, and text is put back.
+        """
+        values = dict(parameters)
+        if len({*parameters}) > len(values):
+            return None
+        body = "".join(
+            f"{self.parameter}{key}>{value.replace('<', _ESCAPED)}{self.parameter_end}\n"
+            for key, value in values.items()
+        )
+        typed = arguments(f"{self.start}\n{head}\n{body}{self.function_end}\n{self.end}")
+        if typed is None or not any("<" in value for value in values.values()):
+            return typed
+        fields = json.loads(typed)
+        for key, value in values.items():
+            if "<" in value and isinstance(fields.get(key), str):
+                fields[key] = value.removeprefix("\n").removesuffix("\n")
+        return json.dumps(fields, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,27 +259,36 @@ class MarkedJson:
         return content.startswith(self.start)
 
     def read(self, text: str, arguments: Arguments) -> CallReading:
-        reading = CallReading()
-        for body in text.split(self.start)[1:]:
+        reading, at = CallReading(), 0
+        while at < len(text):
+            inside = at + len(self.start)
+            # a value may hold the mark itself: the next one is looked for behind the JSON
+            at = _find(text, value_end(text, self._value(text, inside)) or inside, self.start)
+            body = text[inside:at]
             if body.lstrip().startswith(("[", "{")) and not body.lstrip().startswith(self.marks):
                 _read_objects(body, None, reading)
             else:
                 self._read_named(body, reading)
         return reading
 
+    def _value(self, text: str, at: int) -> int:
+        """Where the JSON of a call begins, named or not."""
+        begin = _skip(text, at)
+        if text.startswith("[", begin) and not text.startswith(self.marks, begin):
+            return begin
+        first = _find(text, begin, self.marks[-1], "{", self.start)
+        return _skip(text, first + len(self.marks[-1]) * text.startswith(self.marks[-1], first))
+
     def _read_named(self, body: str, reading: CallReading) -> None:
         ends = [at for mark in (*self.marks, "{") if (at := body.find(mark)) >= 0]
         name = body[: min(ends, default=0)].strip()
         if not name or any(character.isspace() for character in name):
             return reading.fail(self.start + body, "expected a name and its arguments")
-        at = body.find("[ARGS]") + len("[ARGS]") if "[ARGS]" in body else body.find("{")
-        at = _skip(body, at if at >= 0 else len(body))
+        at = self._value(body, 0)
         end = value_end(body, at)
-        if end is None:
-            reading.calls.append(CallText(name, body[at:].rstrip()))
-        else:
-            reading.calls.append(CallText(name, body[at:end]))
-            reading.say(body[end:])
+        written = body[at:end].rstrip() or "{"
+        reading.calls.append(CallText(name, "{}" if written == "null" else written))
+        return reading.say("" if end is None else body[end:])
 
 
 FORMATS: dict[str, CallFormat] = {
@@ -322,8 +359,10 @@ def _read_object(
         return found.end, "expected one name in it"
     if len(values) + is_broken > 1:
         return found.end, "it has more than one set of arguments"
-    if needs_arguments and not values and not is_broken:
-        return found.end, "it has no arguments"
+    others = [key for key, _ in found.spans if key not in _MEMBERS]
+    is_whole = found.end is not None
+    if not values and not is_broken and (needs_arguments or (is_whole and others)):
+        return found.end, f"it has no arguments{f', but {others}' if others else ''}"
     arguments = values[0] if values else "{}"
     if is_broken or (found.end is None and not values):
         arguments = body[found.stopped :].rstrip() or "{"

@@ -36,6 +36,8 @@ Event = dict[str, Any]
 
 _MISSING_LOGPROB = -9999.0  # vLLM's word for none
 _ID_BYTES = 12
+_SHOWN = 100
+"""Characters of a call in a note."""
 _MISTRAL_ID_LENGTH = 9
 """Mistral's chat template takes no other."""
 
@@ -355,4 +357,5 @@ def _meaning(call: CallText) -> tuple[str, str]:
 
 
 def _names(calls: list[CallText]) -> str:
-    return f"the calls {[call.name for call in calls]}" if calls else "no call"
+    written = [f"{call.name} {call.arguments}"[:_SHOWN] for call in calls]
+    return f"the calls {written}" if calls else "no call"
