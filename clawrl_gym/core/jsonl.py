@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,10 @@ from typing import BinaryIO
 
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import Json
+
+
+FULL_BYTES = 64 * 2**20
+"""From this size on a log goes on in another file."""
 
 
 class JsonLines:
@@ -141,21 +146,21 @@ def _ends_whole(path: Path) -> bool:
 
 
 def each_json_line(path: Path) -> Iterator[dict[str, object]]:
-    """The objects of a file one by one, without half lines; none when the file does not exist."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        for line in file:
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(row, dict):
-                yield row
+    """The objects of a log one by one, from all of its files, without half lines; none when there
+    is no file."""
+    for part in files_of_log(path):
+        with part.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            for line in file:
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError:
+                    continue
+                if isinstance(row, dict):
+                    yield row
 
 
 def read_json_lines(path: Path) -> list[dict[str, object]]:
-    """All objects of a file, without half lines; empty when the file does not exist."""
+    """All objects of a log, from all of its files, without half lines; empty when there is none."""
     return list(each_json_line(path))
 
 
@@ -163,7 +168,7 @@ class RotatedLines(JsonLines):
     """A log of several files: `NAME.jsonl` is written; when it is full it becomes
     `NAME.000001.jsonl`, and so on. See `files_of_log` for their order."""
 
-    def __init__(self, path: Path, full_bytes: int) -> None:
+    def __init__(self, path: Path, full_bytes: int = FULL_BYTES) -> None:
         """`full_bytes`: from this size on a file is full."""
         super().__init__(path)
         self._full_bytes = full_bytes
@@ -201,6 +206,12 @@ class RotatedLines(JsonLines):
 def files_of_log(path: Path) -> list[Path]:
     """The files of a log that is called `path`, oldest first; those that are there."""
     return [*_full_files(path), *([path] if path.exists() else [])]
+
+
+def is_full_file(name: str, log: str) -> bool:
+    """Whether a file of this name is a full one of the log that is called `log`."""
+    stem, dot, suffix = log.rpartition(".")
+    return re.fullmatch(rf"{re.escape(stem)}\.\d{{6}}{re.escape(dot + suffix)}", name) is not None
 
 
 def _full_files(path: Path) -> list[Path]:
