@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -164,7 +164,7 @@ class Live:
         self.run(self.bench.stop())
         self.loop.close()
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, work: Awaitable[Any]) -> Any:
         return self.loop.run_until_complete(work)
 
     def send(self, raw: bytes) -> Answer:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.jsonl import RotatedLines, files_of_log, read_json_lines
+from clawrl_gym.core.jsonl import RotatedLines, read_json_lines
+from clawrl_gym.core.log_files import files_of_log
 from clawrl_gym.store import Store
 from clawrl_gym.ui.lessons import read_lesson_log
 from tests.test_store import make_turn, make_verdict, reply, user

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -13,11 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.log_files import FULL_BYTES, files_of_log, full_files, next_full_file
 from clawrl_gym.core.types import Json
-
-
-FULL_BYTES = 64 * 2**20
-"""From this size on a log goes on in another file."""
 
 
 class JsonLines:
@@ -165,8 +161,7 @@ def read_json_lines(path: Path) -> list[dict[str, object]]:
 
 
 class RotatedLines(JsonLines):
-    """A log of several files: `NAME.jsonl` is written; when it is full it becomes
-    `NAME.000001.jsonl`, and so on. See `files_of_log` for their order."""
+    """A log of several files, as `log_files` names them."""
 
     def __init__(self, path: Path, full_bytes: int = FULL_BYTES) -> None:
         """`full_bytes`: from this size on a file is full."""
@@ -185,37 +180,20 @@ class RotatedLines(JsonLines):
         with self._lock:
             self._is_rewritten = True
         try:
-            left_out = sum(_rewrite_full(path, keep) for path in _full_files(self._path))
+            left_out = sum(_rewrite_full(path, keep) for path in full_files(self._path))
             return left_out + super().rewrite(keep)
         finally:
             with self._lock:
                 self._is_rewritten = False
 
     def _rotate(self) -> None:
-        full = _full_files(self._path)
-        number = 1 + (int(full[-1].suffixes[-2][1:]) if full else 0)
         try:
-            self._path.rename(self._path.with_suffix(f".{number:06}{self._path.suffix}"))
+            self._path.rename(next_full_file(self._path))
             file = self._path.open("ab", buffering=0)
         except OSError as error:
             raise StoreError(f"cannot begin another {str(self._path)!r}: {error}") from error
         self._file.close()
         self._file = file
-
-
-def files_of_log(path: Path) -> list[Path]:
-    """The files of a log that is called `path`, oldest first; those that are there."""
-    return [*_full_files(path), *([path] if path.exists() else [])]
-
-
-def is_full_file(name: str, log: str) -> bool:
-    """Whether a file of this name is a full one of the log that is called `log`."""
-    stem, dot, suffix = log.rpartition(".")
-    return re.fullmatch(rf"{re.escape(stem)}\.\d{{6}}{re.escape(dot + suffix)}", name) is not None
-
-
-def _full_files(path: Path) -> list[Path]:
-    return sorted(path.parent.glob(f"{path.stem}.[0-9][0-9][0-9][0-9][0-9][0-9]{path.suffix}"))
 
 
 def _rewrite_full(path: Path, keep: Callable[[bytes], bool]) -> int:

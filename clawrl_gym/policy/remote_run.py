@@ -19,7 +19,7 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, ShipmentError
 from clawrl_gym.core.files import cache_root
-from clawrl_gym.core.jsonl import is_full_file
+from clawrl_gym.core.log_files import is_full_file
 from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.core.provenance import RUN_FILE
 from clawrl_gym.core.remote_folder import RemoteFolder, is_address

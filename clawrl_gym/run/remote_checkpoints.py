@@ -24,7 +24,7 @@ import yaml
 
 from clawrl_gym.config import CommandConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, ShipmentError
-from clawrl_gym.core.jsonl import files_of_log, is_full_file
+from clawrl_gym.core.log_files import files_of_log, is_full_file
 from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.provenance import RUN_FILE
