@@ -12,7 +12,6 @@ repeated; `--runs` is how many are made now, 0 for the table alone.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shutil
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.main_job import run
+from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import wilson
 
 ENVIRONMENTS = {
@@ -116,7 +116,7 @@ def ratio(adapter: Reached, whole: Reached) -> str:
 
 
 def _held_out(folder: Path) -> list[dict[str, Any]]:
-    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    rows = read_json_lines(folder / "metrics.jsonl")
     return [row for row in rows if row.get("heldout/success") is not None]
 
 

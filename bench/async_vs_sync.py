@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import subprocess
 import sys
@@ -21,8 +20,10 @@ import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from clawrl_gym.config import LearnerConfig, RolloutConfig, TrainerConfig
+from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Episode, Group, Message, Sample, StepStats, StopReason, Turn
 from clawrl_gym.rollout.collector import Collector
@@ -139,7 +140,7 @@ def real(mode: str, updates: int, folder: Path) -> float:
         ],
         check=True,
     )  # fmt: skip
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows: list[dict[str, Any]] = read_json_lines(folder / "metrics.jsonl")
     times_s: list[float] = [row["time_s"] for row in rows if "learner/loss" in row]
     return times_s[-1] - times_s[0]
 

@@ -11,12 +11,12 @@ mark and stayed there in the next look. Success is that of one family, or of all
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bench.main_job import run
+from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.plain_yaml import plain_values
 
 MARKS = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -28,8 +28,8 @@ def looks(folder: Path, family: str) -> Iterator[tuple[int, float]]:
     values: Any = plain_values((folder / "config.yaml").read_text())
     size, episodes = int(values["rollout"]["group_size"]), 0
     key = f"heldout/success/{family}" if family else "heldout/success"
-    for line in (folder / "metrics.jsonl").read_text().splitlines():
-        row = json.loads(line)
+    rows: list[dict[str, Any]] = read_json_lines(folder / "metrics.jsonl")
+    for row in rows:
         episodes += int(row.get("groups/accepted", 0)) * size
         if key in row:
             yield episodes, row[key]

@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.core.jsonl import each_json_line, read_json_lines
+
 COLUMNS = {
     "seed": "seed",
     "before": "held-out before",
@@ -50,9 +52,7 @@ def run(folder: Path, seed: int, overrides: list[str]) -> float:
 
 def figures(folder: Path, seed: int) -> dict[str, str]:
     """One row of the table."""
-    rows: list[dict[str, Any]] = [
-        json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()
-    ]
+    rows: list[dict[str, Any]] = read_json_lines(folder / "metrics.jsonl")
     started_s = json.loads((folder / "run.json").read_text())["starts"][0]["started_s"]
     held_out = [row for row in rows if "heldout/success" in row]
     updates = [row for row in rows if "swap/pause_s" in row]
@@ -78,7 +78,7 @@ def figures(folder: Path, seed: int) -> dict[str, str]:
 
 def _start_up(folder: Path) -> float:
     """Seconds from the command to the first episode."""
-    first = json.loads((folder / "conversations.jsonl").read_text().partition("\n")[0])
+    first: dict[str, Any] = next(each_json_line(folder / "conversations.jsonl"))
     started_s = json.loads((folder / "run.json").read_text())["starts"][0]["started_s"]
     return float(first["time_s"]) - float(started_s)
 

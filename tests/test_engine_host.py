@@ -12,12 +12,14 @@ import pytest
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError, ShipmentError
+from clawrl_gym.core.log_files import PROGRAM_FULL_BYTES, files_of_log, full_files
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine_host import EngineHost
 from clawrl_gym.policy.model_source import ModelSource, source_of
 from tests.stub_engine import StubServer, digest
 from tests.tiny_models import write_safetensors
+from tests.waiting import until
 
 HERE = "127.0.0.1"
 
@@ -115,7 +117,22 @@ async def test_an_engine_serves_the_model_that_was_sent_and_then_every_version(
         assert await host.news(0, 0) == news, "an answer may be lost on its way"
         assert (await host.news(1, 4)).phases == news.phases[1:]
         assert (await host.news(1, 4)).log == news.log[4:]
+        await the_log_gets_full(host)
     assert not list((node / "cache" / "engines").iterdir())
+
+
+async def the_log_gets_full(host: EngineHost) -> None:
+    """What is told of it goes on where it was, across its files."""
+    log = host._log_path
+    with log.open("ab", buffering=0) as file:
+        file.write(b"".join(b"%015d\n" % line for line in range(PROGRAM_FULL_BYTES // 16)))
+        await until(lambda: full_files(log))
+        file.write(b"the last line\n")
+    told = b""
+    while not told.endswith(b"the last line\n"):
+        told += (await host.news(10**6, len(told))).log
+    assert told == b"".join(path.read_bytes() for path in files_of_log(log))
+    assert b"the stub starts" in told
 
 
 async def test_the_next_engine_of_a_node_has_the_model_and_begins_with_what_is_current(

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.gateway.admission import TokenBucket
 from clawrl_gym.gateway.request_fields import REFUSED
+from tests.gateway_bodies import CHATS, ENDS, OPINIONS, TEXTS, mostly
 from tests.gateway_rig import HELLO, Bench, parse_events, user
 from tests.waiting import PATIENCE_S, until
 
@@ -245,114 +246,6 @@ async def test_more_open_sessions_than_allowed_are_refused(tmp_path: Path) -> No
     await bench.stop()
 
 
-ANY_TEXT = st.text(st.characters(), max_size=20)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXT,
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-
-
-def mostly(right: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Right more often than not, so that the wrong one of many fields is met deep inside."""
-    return st.integers(0, 11).flatmap(lambda n: JSON if n == 0 else right)
-
-
-TEXT = st.text(st.characters(), max_size=20)
-"""With halves of surrogate pairs, which clients send as escapes."""
-FUNCTION = st.fixed_dictionaries(
-    {"name": mostly(st.text(min_size=1, max_size=9))},
-    optional={"arguments": mostly(st.sampled_from(["{}", '{"a": 1}', '{"a', "[]", ""]))},
-)
-CALL = st.fixed_dictionaries(
-    {"function": mostly(FUNCTION)},
-    optional={"id": mostly(TEXT), "type": mostly(st.just("function"))},
-)
-PART = st.fixed_dictionaries(
-    {"type": mostly(st.sampled_from(["text", "text", "refusal", "thinking", "document", "file"]))},
-    optional={name: mostly(TEXT) for name in ("text", "refusal", "thinking", "source", "content")},
-)
-MESSAGE = st.fixed_dictionaries(
-    {"role": mostly(st.sampled_from(["system", "developer", "user", "assistant", "tool"]))},
-    optional={
-        "content": mostly(TEXT | st.lists(PART, max_size=3) | st.none()),
-        "tool_calls": mostly(st.lists(CALL, max_size=3)),
-        "tool_call_id": mostly(TEXT),
-        "reasoning_content": mostly(TEXT),
-    },
-)
-WISHES: dict[str, st.SearchStrategy[Any]] = {
-    "model": mostly(st.sampled_from(["tiny", "policy"])),
-    "stream": mostly(st.booleans()),
-    "stream_options": mostly(st.just({"include_usage": True})),
-    "temperature": mostly(st.floats(0, 2)),
-    "top_p": mostly(st.floats(0.1, 1)),
-    "max_tokens": mostly(st.integers(1, 64)),
-    "seed": mostly(st.integers(-5, 5)),
-    "stop": mostly(st.text(min_size=1, max_size=4)),
-    "n": mostly(st.just(1)),
-    "logprobs": mostly(st.just(False)),
-    "session_id": mostly(st.sampled_from(["s1", "s2", "a b"])),
-    "turn_type": mostly(st.sampled_from(["main", "side", "odd"])),
-    "session_done": mostly(st.booleans() | st.just("yes")),
-    "user": JSON,
-    "metadata": JSON,
-    "top_k": mostly(st.integers(-1, 5)),
-    "min_p": mostly(st.floats(0, 1)),
-    "presence_penalty": mostly(st.floats(-2, 2)),
-    "logit_bias": mostly(st.dictionaries(st.integers(0, 9).map(str), st.floats(-9, 9))),
-    "stop_token_ids": mostly(st.lists(st.integers(0, 9), max_size=3)),
-    "bad_words": mostly(st.lists(st.text(min_size=1, max_size=4), max_size=2)),
-    "min_tokens": mostly(st.integers(0, 9)),
-    "ignore_eos": mostly(st.booleans()),
-    "nobody_knows": JSON,
-}
-NOT_OFFERED: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.dictionaries(
-    st.sampled_from(sorted(REFUSED)), JSON, max_size=1
-)
-TOOLS: dict[str, st.SearchStrategy[Any]] = {
-    "max_completion_tokens": mostly(st.integers(1, 64)),
-    "tools": mostly(st.lists(CALL, max_size=3)),
-    "tool_choice": mostly(st.sampled_from(["auto", "none"])),
-    "parallel_tool_calls": mostly(st.booleans()),
-    "chat_template_kwargs": mostly(st.dictionaries(TEXT, JSON, max_size=2)),
-    "reasoning_effort": mostly(st.sampled_from(["none", "high"])),
-    "documents": mostly(st.lists(st.dictionaries(TEXT, TEXT, max_size=2), max_size=2)),
-}
-CHATS = st.builds(
-    lambda chat, others: chat | others,
-    st.fixed_dictionaries(
-        {"messages": mostly(st.lists(MESSAGE, min_size=1, max_size=4))}, optional=WISHES | TOOLS
-    ),
-    NOT_OFFERED,
-)
-PROMPT = st.text(min_size=1, max_size=20) | st.lists(st.integers(0, 9), min_size=1, max_size=5)
-TEXTS = st.builds(
-    lambda text, others: text | others,
-    st.fixed_dictionaries({"prompt": mostly(PROMPT)}, optional=WISHES),
-    NOT_OFFERED,
-)
-OPINIONS = st.fixed_dictionaries(
-    {"session_id": mostly(st.sampled_from(["s1", "other"]))},
-    optional={
-        "turn_id": mostly(st.integers(1, 5)),
-        "thumb": mostly(st.sampled_from(["up", "down"])),
-        "score": mostly(st.floats(-1, 1)),
-        "text": mostly(TEXT),
-    },
-)
-ENDS = st.fixed_dictionaries(
-    {},
-    optional={
-        "reward": mostly(st.floats(-1, 1)),
-        "stop_reason": mostly(st.just("terminated")),
-        "next_state": mostly(st.lists(MESSAGE, max_size=3)),
-        "error": mostly(TEXT),
-        "split": mostly(st.just("train")),
-    },
-)
 REQUESTS = st.one_of(
     st.tuples(st.just(CHAT), mostly(CHATS)),
     st.tuples(st.just("/sessions/s1/v1/chat/completions"), CHATS),

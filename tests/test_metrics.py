@@ -12,7 +12,10 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.core.jsonl import JsonLines, read_json_lines
+from clawrl_gym.core.log_files import files_of_log
 from clawrl_gym.core.metrics import (
+    METRICS_FILE,
+    TIMELINE_FILE,
     Metrics,
     RateWindow,
     Timeline,
@@ -25,6 +28,7 @@ from clawrl_gym.core.metrics import (
     pass_at_k,
     wilson,
 )
+from clawrl_gym.ui.run_data import read_run
 
 
 def lines_of(path: Path) -> list[dict[str, object]]:
@@ -311,3 +315,23 @@ def test_a_file_is_rewritten_with_every_line_that_is_kept(
     lines.close()
     assert lines_of(path) == [*kept, {"row": 6}]
     assert [file.name for file in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_full_files_get_a_number_and_every_reader_has_the_whole_series(tmp_path: Path) -> None:
+    metrics, timeline = Metrics(tmp_path, "none", {}, 400), Timeline(tmp_path, 400)
+    for step in range(1, 31):
+        metrics.log(step, {"train/reward": step / 30, "logprob_gap/mean": 1e-7})
+        timeline.add("train", "update", step, step + 0.5)
+    metrics.close()
+    timeline.close()
+    for name in (METRICS_FILE, TIMELINE_FILE):
+        files = files_of_log(tmp_path / name)
+        assert len(files) > 4
+        assert all(path.stat().st_size < 800 for path in files)
+    again = Metrics(tmp_path, "none", {}, 400)
+    again.log(31, {"train/reward": 1.0})
+    again.close()
+    assert [row["step"] for row in again.history] == list(range(1, 32))
+    run = read_run(tmp_path)
+    assert [row["step"] for row in run.rows] == list(range(1, 32))
+    assert len(run.spans) == 30

@@ -98,6 +98,7 @@ async def test_what_export_reads_comes_along_without_secrets(run: RunFolder) -> 
     checkpoint(run, 1)
     with Copying(run, memory_address()) as copying:
         await until(lambda: whole(copying.place) == [1])
+        (run.path / "metrics.000001.jsonl").write_text('{"step": 0}\n')
         with (run.path / "metrics.jsonl").open("a") as file:
             file.write('{"step": 1, "heldout/success": 0.9}\n')
         await copying.copies.finish()
@@ -108,6 +109,7 @@ async def test_what_export_reads_comes_along_without_secrets(run: RunFolder) -> 
     metrics = copying.place.get_bytes("metrics.jsonl")
     assert metrics is not None
     assert metrics.endswith(b'"heldout/success": 0.9}\n'), "measured after the last checkpoint"
+    assert copying.place.get_bytes("metrics.000001.jsonl") == b'{"step": 0}\n', "a full file"
     assert copying.place.get_bytes("run.db") is None
 
 

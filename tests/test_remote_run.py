@@ -36,6 +36,7 @@ async def address(tmp_path: Path) -> str:
     run.write(RunConfig.of({"policy": {"model": "tiny"}}))
     rows = '{"step": 3, "heldout/success": 0.9, "heldout/n": 8}\n{"step": 10, "heldout/success": 0}'
     (run.path / "metrics.jsonl").write_text(rows + "\n")
+    (run.path / "metrics.000001.jsonl").write_text('{"step": 1, "full": 1}\n')
     for version in (3, 10):
         folder = Path(shutil.copytree(TINY, run.checkpoints / f"{version:06d}"))
         (folder / "learner").mkdir()

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.jsonl import RotatedLines, files_of_log, read_json_lines
+from clawrl_gym.core.jsonl import RotatedLines, read_json_lines
+from clawrl_gym.core.log_files import files_of_log
 from clawrl_gym.store import Store
 from clawrl_gym.ui.lessons import read_lesson_log
 from tests.test_store import make_turn, make_verdict, reply, user
@@ -19,7 +20,8 @@ FULL_BYTES = 2000
 
 
 def lines_of(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [line for path in files_of_log(folder / name) for line in read_json_lines(path)]
+    lines: list[dict[str, Any]] = read_json_lines(folder / name)
+    return lines
 
 
 def test_a_full_file_gets_a_number_and_the_newest_lines_are_in_the_one_without(
@@ -33,7 +35,7 @@ def test_a_full_file_gets_a_number_and_the_newest_lines_are_in_the_one_without(
     assert [path.name for path in files[:2]] == ["log.000001.jsonl", "log.000002.jsonl"]
     assert files[-1].name == "log.jsonl"
     assert all(path.stat().st_size < 200 for path in files)
-    numbers = [line["number"] for path in files for line in read_json_lines(path)]
+    numbers = [line["number"] for line in read_json_lines(tmp_path / "log.jsonl")]
     assert numbers == list(range(40))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.log_files import FULL_BYTES, files_of_log, full_files, next_full_file
 from clawrl_gym.core.types import Json
 
 
@@ -141,29 +142,28 @@ def _ends_whole(path: Path) -> bool:
 
 
 def each_json_line(path: Path) -> Iterator[dict[str, object]]:
-    """The objects of a file one by one, without half lines; none when the file does not exist."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        for line in file:
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(row, dict):
-                yield row
+    """The objects of a log one by one, from all of its files, without half lines; none when there
+    is no file."""
+    for part in files_of_log(path):
+        with part.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            for line in file:
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError:
+                    continue
+                if isinstance(row, dict):
+                    yield row
 
 
 def read_json_lines(path: Path) -> list[dict[str, object]]:
-    """All objects of a file, without half lines; empty when the file does not exist."""
+    """All objects of a log, from all of its files, without half lines; empty when there is none."""
     return list(each_json_line(path))
 
 
 class RotatedLines(JsonLines):
-    """A log of several files: `NAME.jsonl` is written; when it is full it becomes
-    `NAME.000001.jsonl`, and so on. See `files_of_log` for their order."""
+    """A log of several files, as `log_files` names them."""
 
-    def __init__(self, path: Path, full_bytes: int) -> None:
+    def __init__(self, path: Path, full_bytes: int = FULL_BYTES) -> None:
         """`full_bytes`: from this size on a file is full."""
         super().__init__(path)
         self._full_bytes = full_bytes
@@ -180,31 +180,20 @@ class RotatedLines(JsonLines):
         with self._lock:
             self._is_rewritten = True
         try:
-            left_out = sum(_rewrite_full(path, keep) for path in _full_files(self._path))
+            left_out = sum(_rewrite_full(path, keep) for path in full_files(self._path))
             return left_out + super().rewrite(keep)
         finally:
             with self._lock:
                 self._is_rewritten = False
 
     def _rotate(self) -> None:
-        full = _full_files(self._path)
-        number = 1 + (int(full[-1].suffixes[-2][1:]) if full else 0)
         try:
-            self._path.rename(self._path.with_suffix(f".{number:06}{self._path.suffix}"))
+            self._path.rename(next_full_file(self._path))
             file = self._path.open("ab", buffering=0)
         except OSError as error:
             raise StoreError(f"cannot begin another {str(self._path)!r}: {error}") from error
         self._file.close()
         self._file = file
-
-
-def files_of_log(path: Path) -> list[Path]:
-    """The files of a log that is called `path`, oldest first; those that are there."""
-    return [*_full_files(path), *([path] if path.exists() else [])]
-
-
-def _full_files(path: Path) -> list[Path]:
-    return sorted(path.parent.glob(f"{path.stem}.[0-9][0-9][0-9][0-9][0-9][0-9]{path.suffix}"))
 
 
 def _rewrite_full(path: Path, keep: Callable[[bytes], bool]) -> int:

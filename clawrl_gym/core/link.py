@@ -43,9 +43,9 @@ class AnswerHead(TypedDict):
 
 
 def messages_of(frame: bytes) -> list[tuple[Any, bytes]]:
-    """The heads and bodies in a frame. Any: what is not in a head is a KeyError.
+    """The heads and bodies in a frame. Any: a head is any JSON until somebody has checked it.
 
-    Raises ValueError for what is no frame.
+    Raises ValueError for what is no frame, RecursionError where it is nested too deeply.
     """
     lines = frame.split(b"\n")
     pairs = zip(lines[::2], lines[1::2], strict=True)

@@ -1,7 +1,8 @@
 """What a run measures: metrics.jsonl, the timeline of the four loops, and optional loggers.
 
-Owns the two files, and the names that more than one part reads. Both are append-only: a resumed run
-goes on in the same file, and a reader takes the last line of a step. Nothing here draws anything.
+Owns the two files, and the names that more than one part reads. Both are append-only logs, of which
+full files get a number: a resumed run goes on in the same log, and a reader takes the last line of
+a step. Nothing here draws anything.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from clawrl_gym.core import redact
-from clawrl_gym.core.jsonl import JsonLines, read_json_lines
+from clawrl_gym.core.jsonl import JsonLines, RotatedLines, read_json_lines
+from clawrl_gym.core.log_files import FULL_BYTES
 from clawrl_gym.core.loggers import make_logger
 from clawrl_gym.core.provenance import record_start
 from clawrl_gym.core.types import Json
@@ -209,12 +211,15 @@ def solved_by_step(folder: Path) -> dict[int, dict[str, bool]]:
 class Metrics:
     """metrics.jsonl and the optional logger of one run."""
 
-    def __init__(self, folder: Path, logger: str, config: dict[str, object]) -> None:
+    def __init__(
+        self, folder: Path, logger: str, config: dict[str, object], full_bytes: int = FULL_BYTES
+    ) -> None:
+        """`full_bytes`: of a file, before the next one begins."""
         options = config.get("logger_options")
         self._logger = make_logger(
             logger, options if isinstance(options, Mapping) else {}, folder, redact.hidden(config)
         )
-        self._lines = JsonLines(folder / METRICS_FILE)
+        self._lines = RotatedLines(folder / METRICS_FILE, full_bytes)
         self._folder = folder
         self._rows: list[Json] = list(read_json_lines(folder / METRICS_FILE))
         self.latest: dict[str, float] = {}
@@ -265,8 +270,9 @@ class Metrics:
 class Timeline:
     """timeline.jsonl: what each of the four loops did when (Unix seconds). Thread-safe."""
 
-    def __init__(self, folder: Path) -> None:
-        self._lines = JsonLines(folder / TIMELINE_FILE)
+    def __init__(self, folder: Path, full_bytes: int = FULL_BYTES) -> None:
+        """`full_bytes`: of a file, before the next one begins."""
+        self._lines = RotatedLines(folder / TIMELINE_FILE, full_bytes)
 
     def add(self, loop: Loop, name: str, start_s: float, end_s: float, **details: object) -> None:
         """Record one span that has ended."""

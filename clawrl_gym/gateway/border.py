@@ -51,7 +51,7 @@ class Border:
 
     async def http(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Around every handler."""
-        if request.path == "/healthz":
+        if request.path == "/healthz" and request.match_info.http_exception is None:
             return await handler(request)
         is_link = request.path == link.PATH
         asks = request.method == "POST"
@@ -75,6 +75,12 @@ class Border:
                 answer = self._answer(self._refusal(request, error))
                 counted.status = answer.status
                 return answer
+
+    def without_route(self, refusal: Refusal) -> web.Response:
+        """The answer to what reaches no route."""
+        self._stats.requests += 1
+        self._stats.answers["none", refusal.status] += 1
+        return self._answer(refusal)
 
     async def linked(
         self, route: str, work: Callable[[], Awaitable[Json]]
@@ -143,7 +149,8 @@ class Border:
         if isinstance(error, web.HTTPException):
             return Refusal(error.status, f"{request.method} {request.path}: {error.reason}")
         if isinstance(error, HttpProcessingError | web.RequestPayloadError):
-            return Refusal(400, f"the body cannot be read: {error}")
+            reason = error.message if isinstance(error, HttpProcessingError) else error
+            return Refusal(400, f"the body cannot be read: {reason}")
         return _logged(request.path, refusal_of(error), error)
 
     def _refused(self, route: str, error: Exception) -> tuple[int, ErrorBody]:

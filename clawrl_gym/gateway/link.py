@@ -118,11 +118,13 @@ class _Link:
                     raise ValueError(f"got a message of type {message.type.name}")
                 for head, body in messages_of(message.data):
                     self._begin(head, body)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, RecursionError) as error:
                 reason = f"{error!a:.80}, expected what core/link.py says".encode()
                 await self._websocket.close(code=WSCloseCode.PROTOCOL_ERROR, message=reason[:120])
 
     def _begin(self, head: RequestHead, body: bytes) -> None:
+        if not _is_head(head):
+            raise ValueError(f"got the head {head}")
         number = head["number"]
         if head["route"] == "cancel":
             if number in self._under_way:
@@ -138,3 +140,11 @@ class _Link:
     async def _respond(self, number: int, route: str, request: LinkedRequest) -> None:
         status, body = await self._answer(route, request)
         self._outbox.put(AnswerHead(number=number, status=status), body)
+
+
+def _is_head(head: object) -> bool:
+    """Whether JSON from outside is a `RequestHead`."""
+    if not isinstance(head, dict) or not isinstance(head.get("headers"), dict):
+        return False
+    texts = (head.get("route"), head.get("session_id"), *head["headers"].values())
+    return type(head.get("number")) is int and all(isinstance(text, str) for text in texts)

@@ -19,6 +19,9 @@ _DISK_FULL = (
 )
 
 
+_MOST_CHARS = 1000
+
+
 class Refusal(Exception):
     """A request that the gateway does not serve, and the answer to it."""
 
@@ -31,11 +34,17 @@ class Refusal(Exception):
         retry_after_s: float = 1.0,
     ) -> None:
         """`retry_after_s` is sent with 429 and 503 only."""
-        super().__init__(message)
+        super().__init__(_in_one_line(message))
         self.status = status
         self.code = code
         self.param = param
         self.retry_after_s = retry_after_s
+
+
+def _in_one_line(message: str) -> str:
+    """What is quoted may be long and have line breaks."""
+    line = " ".join(message.splitlines())
+    return line if len(line) <= _MOST_CHARS else f"{line[: _MOST_CHARS - 3]}..."
 
 
 class ErrorFields(TypedDict):

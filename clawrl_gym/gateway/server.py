@@ -34,6 +34,7 @@ from clawrl_gym.gateway.completions import Completions
 from clawrl_gym.gateway.feedback import Feedback
 from clawrl_gym.gateway.films import Films
 from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.http_server import Runner
 from clawrl_gym.gateway.identify import TransientBlocks
 from clawrl_gym.gateway.link import Links
 from clawrl_gym.gateway.pictures import Pictures
@@ -160,7 +161,7 @@ class Gateway:
         )
         self._border = Border(self._admission, self.stats)
         self._links = Links(self._border, self._completions.linked, self._sessions_api.linked_end)
-        self._runner: web.AppRunner | None = None
+        self._runner: Runner | None = None
 
     async def turn_out(self, user: str) -> None:
         """End the requests of a user whose key opens nothing any more."""
@@ -199,8 +200,9 @@ class Gateway:
         """
         allow_open_files(2 * self._config.max_waiting + 256)
         await self.sessions.start()
-        runner = web.AppRunner(
+        runner = Runner(
             self._app(),
+            self._border.without_route,
             handler_cancellation=True,
             access_log=None,
             shutdown_timeout=_DRAIN_S,
@@ -248,7 +250,7 @@ class Gateway:
         add_routes(app.router, self._responders)
         return app
 
-    async def _listen(self, runner: web.AppRunner, sock: socket.socket | None) -> None:
+    async def _listen(self, runner: Runner, sock: socket.socket | None) -> None:
         host, port = self._config.host, self._config.port
         if host == "localhost":
             host = "127.0.0.1"  # one address: with two, port 0 would be two ports

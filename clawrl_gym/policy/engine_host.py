@@ -16,6 +16,7 @@ from pathlib import Path
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError, ShipmentError, boundary
 from clawrl_gym.core.files import cache_root
+from clawrl_gym.core.log_files import full_files
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.shipment import Get, Shipment, receive
 from clawrl_gym.policy.model_cache import ModelCache
@@ -63,6 +64,10 @@ class EngineHost:
             self._scratch = Scratch("engine", cache / _ENGINES)
         self._finder = ModelFinder(ModelCache(cache / "models"))
         self._log_path = self._scratch.path / "vllm.log"
+        self._log_start = 0
+        """Bytes that were written before those that are in this file."""
+        self._full_logs: dict[Path, int] = {}
+        """Full files of the log, and how much was written before each."""
         self._phases: list[str] = []
         self._has_news = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -149,10 +154,17 @@ class EngineHost:
         self._has_news.set()
 
     def _log_after(self, position: int) -> bytes:
-        """What vLLM has written there, and no more than a network takes at once."""
+        """What vLLM has written there, and no more than a network takes at once. Full files go long
+        after they have been read."""
+        for path in full_files(self._log_path):
+            if path not in self._full_logs:
+                self._full_logs[path] = self._log_start
+                self._log_start += path.stat().st_size
+        files = [*self._full_logs.items(), (self._log_path, self._log_start)]
+        path, start = [(path, start) for path, start in files if start <= position][-1]
         try:
-            with self._log_path.open("rb") as file:
-                file.seek(position)
+            with path.open("rb") as file:
+                file.seek(position - start)
                 return file.read(_LOG_BYTES)
         except FileNotFoundError:
             return b""

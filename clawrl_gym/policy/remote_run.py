@@ -19,6 +19,7 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, ShipmentError
 from clawrl_gym.core.files import cache_root
+from clawrl_gym.core.log_files import is_full_file
 from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.core.provenance import RUN_FILE
 from clawrl_gym.core.remote_folder import RemoteFolder, is_address
@@ -82,7 +83,8 @@ class RemoteRun:
     def fetch_records(self) -> None:
         """Have its configuration and what was measured. Raises ConfigError."""
         with _refusals(), self._alone():
-            for name in _RECORDS:
+            full = [name for name in self._place.names() if is_full_file(name, METRICS_FILE)]
+            for name in (*_RECORDS, *full):
                 content = self._place.get_bytes(name)
                 if content is not None:
                     (self.folder / name).write_bytes(content)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
+from clawrl_gym.core.log_files import rotate_program_log
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.adapters import Adapters
@@ -269,6 +270,8 @@ class PolicyServer:
             while lost < _PATIENCE:
                 with contextlib.suppress(TimeoutError):
                     return _ended(await asyncio.wait_for(process.wait(), _CHECK_EVERY_S))
+                with contextlib.suppress(OSError):  # a full disk: it is tried again
+                    await asyncio.to_thread(rotate_program_log, self._log_path)
                 lost = max(0, lost + _LOSS[await client.health(_CHECK_EVERY_S)])
         finally:
             await client.close()

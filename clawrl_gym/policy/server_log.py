@@ -48,7 +48,8 @@ _TAIL_BYTES = 256 * 1024
 
 
 class ServerLog:
-    """The part of a log file that one launch of the server writes."""
+    """The part of a log file that one launch of the server writes; a log that was emptied meanwhile
+    is read from its beginning."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,6 +57,8 @@ class ServerLog:
 
     def new_phases(self) -> list[str]:
         """Phases that began since the last call, in order."""
+        if self._position > self._path.stat().st_size:
+            self._position = 0
         with self._path.open("rb") as file:
             file.seek(self._position)
             text = file.read()
@@ -88,8 +91,9 @@ class ServerLog:
 
     def _tail(self) -> list[str]:
         size = self._path.stat().st_size
+        begin = self._begin if self._begin <= size else 0
         with self._path.open("rb") as file:
-            file.seek(max(self._begin, size - _TAIL_BYTES))
+            file.seek(max(begin, size - _TAIL_BYTES))
             return file.read().decode(errors="replace").splitlines()
 
 

@@ -17,6 +17,7 @@ from typing import Protocol, cast
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
+from clawrl_gym.core.log_files import rotate_program_log
 from clawrl_gym.core.shipment import Shipment
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.adapters import Adapter
@@ -314,6 +315,8 @@ class RemoteEngine:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as file:
             file.write(log)
+        with contextlib.suppress(OSError):  # a full disk: it is tried again
+            rotate_program_log(self._log)
 
     async def _let_go(self) -> None:
         """End the process, if it is there; connections that wait for it are closed."""

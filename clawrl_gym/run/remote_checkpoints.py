@@ -24,6 +24,7 @@ import yaml
 
 from clawrl_gym.config import CommandConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, ShipmentError
+from clawrl_gym.core.log_files import files_of_log, is_full_file
 from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.provenance import RUN_FILE
@@ -220,10 +221,11 @@ class RemoteCheckpoints:
     def _copy_records(self) -> None:
         values = hidden(read_config_values(self._folder.config_file))
         records = {self._folder.config_file.name: yaml.safe_dump(values, sort_keys=False).encode()}
-        for name in (RUN_FILE, METRICS_FILE):
-            path = self._folder.path / name
-            if path.is_file():
-                records[name] = path.read_bytes()
+        there = self._place.names()
+        for path in (self._folder.path / RUN_FILE, *files_of_log(self._folder.path / METRICS_FILE)):
+            is_copied = path.name in there and is_full_file(path.name, METRICS_FILE)
+            if path.is_file() and not is_copied:  # nobody writes a full one any more
+                records[path.name] = path.read_bytes()
         for name, content in records.items():
             if self._place.get_bytes(name) != content:
                 self._place.put_bytes(name, content)

@@ -18,7 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.core.jsonl import JsonLines, RotatedLines, files_of_log
+from clawrl_gym.core.jsonl import JsonLines, RotatedLines
+from clawrl_gym.core.log_files import FULL_BYTES, files_of_log
 from clawrl_gym.core.types import Taught
 from clawrl_gym.store.rows import NextStateColumns, TurnColumns, VerdictColumns, unpack_ints
 from clawrl_gym.store.writer import Transaction
@@ -26,8 +27,6 @@ from clawrl_gym.store.writer import Transaction
 CONVERSATIONS_FILE = "conversations.jsonl"
 EVALUATIONS_FILE = "evaluations.jsonl"
 LOG_SCHEMA = 2
-FULL_BYTES = 64 * 2**20
-"""From this size on a log goes on in another file."""
 
 Line = dict[str, object]
 

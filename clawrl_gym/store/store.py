@@ -23,6 +23,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from clawrl_gym.core.errors import DiskFull, StoreError, boundary
 from clawrl_gym.core.folder_lock import lock_folder
+from clawrl_gym.core.log_files import FULL_BYTES
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Compared, Group, Message, Sample, Taught, Turn, Verdict
 from clawrl_gym.store import journal, pictures, schema, sessions, training, turns, verdicts
@@ -84,7 +85,7 @@ class Store:
         )
 
     @classmethod
-    def open(cls, folder: Path, record: bool = True, log_bytes: int = journal.FULL_BYTES) -> Self:
+    def open(cls, folder: Path, record: bool = True, log_bytes: int = FULL_BYTES) -> Self:
         """Create the run's database or open it to go on.
 
         `log_bytes`: of a file of the logs, before the next one begins.
