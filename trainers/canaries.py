@@ -12,8 +12,8 @@ log-prob of a reply's tokens, under three weights:
   in `canaries.json`, so a restart moves no anchor. Of a turn that was praised later it is the first
   version that was measured with it.
 
-The worse of the two sets counts; praised turns fewer than eight count as eight. Fixed prompts hold nothing of a user, and of praised turns nothing
-but numbers is written.
+The worse of the two sets counts; praised turns fewer than eight count as eight. Fixed
+prompts hold nothing of a user, and of praised turns nothing but numbers is written.
 """
 
 from __future__ import annotations
