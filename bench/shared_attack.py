@@ -308,6 +308,7 @@ class Service:
         turn = Turn(
             session_id, 0, "main", prompt_ids, ids, logprobs, [self.policy.version] * len(ids),
             "stop", messages, {"role": "assistant", "content": "reply"}, self.now_s,
+            temperature=post.temperature,
         )  # fmt: skip
         turn = replace(turn, id=await self.store.add_turn(turn))
         if post.later_h:

@@ -146,9 +146,24 @@ async def test_one_canary_alone_counts_by_its_part_of_the_set() -> None:
 async def test_what_the_owner_praised_is_a_canary_from_then_on() -> None:
     service = Service()
     await service.update(0.0, praised(1), praised(2, signal="rule"), praised(3, reward=-1.0))
-    decision = await service.update(id101=-1.5)
+    decision = await service.update(id101=-2.5)
     assert guards_of(decision) == ["canary"], "though the fixed ones are as they were"
     assert not (await service.update(id102=-9.0, id103=-9.0)).refusals, "nobody praised these"
+
+
+@pytest.mark.parametrize(
+    ("count", "lost", "refused"),
+    [(1, 0.5, False), (1, 1.5, True), (2, 0.35, False), (4, 0.15, False), (4, 0.25, True),
+     (8, 0.09, False), (8, 0.15, True), (16, 0.09, False), (16, 0.15, True)],
+)  # fmt: skip
+async def test_few_praised_turns_weigh_as_a_part_of_eight(
+    count: int, lost: float, refused: bool
+) -> None:
+    service = Service()
+    turns = range(1, 1 + count)
+    await service.update(0.0, *[praised(turn) for turn in turns])
+    decision = await service.update(**{f"id{100 + turn}": -1.0 - lost for turn in turns})
+    assert guards_of(decision) == (["canary"] if refused else [])
 
 
 async def test_praise_of_ones_own_nonsense_keeps_no_update_back() -> None:

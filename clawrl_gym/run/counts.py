@@ -194,7 +194,7 @@ class ServingCounts:
     def gauges(self) -> dict[str, float]:
         gateway = self._served.gateway
         gateway.stats.learning.machine_like_turns = self._machine_turns.turns
-        gateway.stats.learning.held_samples = self._ready.own.held.total()
+        gateway.stats.learning.held_samples = self._collector.counters["samples/held"]
         return {
             **self._since_start(),
             "policy/version": float(gateway.version),
