@@ -61,6 +61,8 @@ class Algorithm(ABC):
     """Verdicts shall come with hints, and `stamp` gets prompts that hold them."""
     reward_weight: float = 1.0
     """Of rewards in what it stamps; 0: it follows hints alone."""
+    compares_episodes: bool = True
+    """Its advantages compare the rewards of a group's episodes; False: each turn has its own."""
     counts: Counter[str]
     """What happened to groups so far, by name: `used`, and why the others were left out."""
 
