@@ -287,7 +287,8 @@ async def _play(
     tools = agent.tools(progress.tools)
     system = _joined(progress.system, agent.instructions(progress.tools))
     history = HeadTail(bounds.max_context_chars) if bounds.context == "head_tail" else None
-    while len(progress.replies) < spec.max_turns and not _spent_its_tokens(progress, bounds):
+    most = min(spec.max_turns, progress.max_replies)
+    while len(progress.replies) < most and not _spent_its_tokens(progress, bounds):
         messages = agent.messages(progress.observations, progress.replies)
         request = _with_system(messages, system)
         if not progress.opening:

@@ -28,8 +28,9 @@ class TextEnv(Protocol):
 
     One with checks may report on them at the end: in `info["report"]` of the last step, and after
     `finish()` in an attribute `report`. Rules that hold for the whole episode stand in
-    `info["system"]` of reset. An attribute `waited_s` may count the seconds that its processes
-    waited for a CPU. Whose it is may be anybody: what comes back is checked here.
+    `info["system"]` of reset, and the number of replies that it allows in `info["max_replies"]`. An
+    attribute `waited_s` may count the seconds that its processes waited for a CPU. Whose it is may
+    be anybody: what comes back is checked here.
     """
 
     def reset(
@@ -142,6 +143,12 @@ class Progress:
             _check_length("info['tools']", json.dumps(list(tools)))
             valid: list[Tool] = valid_json(list(tools), "environment", self.replaced)
         return valid
+
+    @property
+    def max_replies(self) -> float:
+        """Replies that the task has, also where one of them holds no action; none: infinite."""
+        most = self.info.get("max_replies")
+        return math.inf if most is None else _finite("reset", "info['max_replies']", most)
 
     @property
     def system(self) -> str:

@@ -59,7 +59,8 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         "Test report: passed" or "Test report: failed" with a line for each failure. Checks do not
         give the wanted contents away, and no observation holds the report.
         `system` of generated tasks without `spare_replies`: after how many commands they are
-        graded.
+        graded. `max_replies` of all others: the number that the request says, which replies
+        without a command use up, too.
     Version
         v0: first version.
     """
@@ -124,6 +125,8 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         info: Info = {**super()._info(task), "scores": scores, "difficulty": task.difficulty}
         if task.turns is not None and not task.tells_budget:
             info["system"] = single_commands(task.turns)
+        else:
+            info["max_replies"] = task.budget(self._max_turns)
         return info
 
     def _request(self, task: Task) -> str:

@@ -202,7 +202,11 @@ class Task:
         """What the agent is asked; `max_turns`: of the environment, whatever the task has."""
         if self.turns is not None and not self.tells_budget:
             return self.instruction
-        return f"{self.instruction}\n\n{BUDGET.format(n=min(self.turns or max_turns, max_turns))}"
+        return f"{self.instruction}\n\n{BUDGET.format(n=self.budget(max_turns))}"
+
+    def budget(self, max_turns: int) -> int:
+        """Replies that the agent has; `max_turns`: of the environment, whatever the task has."""
+        return min(self.turns or max_turns, max_turns)
 
     def content_hash(self) -> str:
         """Hash of what the agent can see: equal tasks are equal whatever their ids."""
