@@ -43,7 +43,7 @@ _MOST_TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one update trains on."""
+    """Samples that one update trains on."""
 
     number: int
     groups: int
@@ -82,7 +82,7 @@ class ByTurns:
     flush_s: float
     """From the acceptance of the oldest one on (or from its restoration)."""
     share: UserShare | None = None
-    """What one user may have of a batch; None: all of it."""
+    """Share of a batch that one user may have; None: all of it."""
 
 
 @dataclass(slots=True)

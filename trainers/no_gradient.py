@@ -38,7 +38,7 @@ CAUSES: dict[Cause, str] = {
     "masked": "all tokens were masked, because the policy had moved too far",
     "zero": "the loss had the gradient 0",
 }
-"""What several updates have in common, by cause."""
+"""Words for several updates with a cause in common."""
 REMEDIES: dict[Cause, str] = {
     "solved": "nothing is left to learn from these tasks: take harder ones, or stop here",
     "equal": (
@@ -74,7 +74,7 @@ REMEDIES: dict[Cause, str] = {
     "masked": "lower learner.lr (with an adapter also learner.adapter.alpha)",
     "zero": "look at learner/clip_share and objective/* in metrics.jsonl",
 }
-"""What to do, by cause."""
+"""Remedies by cause."""
 
 
 @dataclass(frozen=True, slots=True)

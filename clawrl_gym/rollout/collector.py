@@ -39,7 +39,7 @@ UNTRAINABLE = "samples/untrainable_turns"
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """What becomes of the turns of one environment."""
+    """Judges and hints for the turns of one environment."""
 
     verdict_maker: VerdictMaker
     enhancer: Enhancer | None = None

@@ -24,7 +24,7 @@ InThread = Callable[..., Awaitable[Any]]
 
 
 class TextEnv(Protocol):
-    """What an episode needs of a Gymnasium environment.
+    """A Gymnasium environment, as far as an episode needs it.
 
     One with checks may report on them at the end: in `info["report"]` of the last step, and after
     `finish()` in an attribute `report`. Rules that hold for the whole episode stand in
@@ -45,7 +45,7 @@ class TextEnv(Protocol):
 
 
 class Progress:
-    """What has happened so far."""
+    """An episode so far."""
 
     def __init__(self, env: TextEnv, in_thread: InThread) -> None:
         self._env = env
@@ -53,7 +53,7 @@ class Progress:
         self.actions = ActionTimes()
         self._waited_before_s = 0.0
         self.replaced = Replacements()
-        """What of the environment's texts was not valid Unicode."""
+        """Counts of the environment's texts that were not valid Unicode."""
         self.observations: list[str] = []
         self.replies: list[Message] = []
         self.opening: list[Message] = []
@@ -126,7 +126,7 @@ class Progress:
 
     @property
     def transcript(self) -> Transcript:
-        """What was said so far; of a program that acts by itself its actions."""
+        """Conversation so far; of a program that acts by itself its actions."""
         answers = self.answers or [Answer(reply, text_of(reply)) for reply in self.replies]
         opening: list[Message] = [{"role": "user", "content": text} for text in self.observations]
         return Transcript(
@@ -152,7 +152,7 @@ class Progress:
 
     @property
     def system(self) -> str:
-        """What the environment says about the whole episode."""
+        """Text of the environment about the whole episode."""
         system = self.info.get("system") or ""
         if not isinstance(system, str):
             raise EnvError(f"got info['system'] of type {type(system).__name__}, expected str")
