@@ -174,7 +174,7 @@ class Task:
     artifacts: tuple[Artifact, ...] = ()
     """The agent's files that a grader on its own machine sees, whatever `takes` adds."""
     takes: Literal["artifacts", "work", "all"] = "artifacts"
-    """Other files that such a grader sees: none; the work folder and the places that the task names;
+    """Other files that it sees: none; the work folder and the places that the task names;
     or all files but those of the system. Then `verifier` is made as the agent's machine was."""
     trusted: bool | None = None
     """Whether the agent cannot have prepared its grade; None: nothing of its sandbox decides."""
