@@ -1,4 +1,4 @@
-"""What our environments share: text in, text out, a transcript; and tasks with a grade at the end.
+"""Base of our environments: text in, text out, a transcript; and tasks with a grade at the end.
 
 `TaskEnv` is the base to extend for a new kind of task: say where tasks come from, and write four
 hooks. `Box` stands for what an episode holds while it lasts, such as a sandbox; it can `close()`.
@@ -41,7 +41,7 @@ Info = dict[str, object]
 
 
 class TaskLike(Protocol):
-    """What every task says of itself."""
+    """A task, as every one describes itself."""
 
     @property
     def id(self) -> str: ...
@@ -67,7 +67,7 @@ WorkspaceT = TypeVar("WorkspaceT", bound=Closable)
 
 
 class Metadata(TypedDict):
-    """What Gymnasium reads of an environment class."""
+    """Metadata that Gymnasium reads of an environment class."""
 
     render_modes: list[str]
     render_fps: int
@@ -120,14 +120,14 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         self._episode: tuple[TaskT, WorkspaceT] | None = None
         self._turns = 0
         self.report = ""
-        """What the grade said at the end of the episode; `finish()` sets it too."""
+        """Report of the grade at the end of the episode; `finish()` sets it too."""
         self.waited_s = 0.0
         """Seconds that processes of actions waited for a CPU of this machine, over all episodes:
         they are not the agent's time."""
 
     @abstractmethod
     def _request(self, task: TaskT) -> str:
-        """What is asked for: the first observation."""
+        """Request of the task: the first observation."""
 
     @abstractmethod
     def _open(self, task: TaskT) -> WorkspaceT:
@@ -197,7 +197,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
 
     @property
     def selection(self) -> Selection | None:
-        """What the tasks were chosen from; None when none could be left out."""
+        """Selection that the tasks were chosen from; None when none could be left out."""
         return selection_of(self._source)
 
     def _current(self, caller: str) -> tuple[TaskT, WorkspaceT]:

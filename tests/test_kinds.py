@@ -172,7 +172,7 @@ OTHER_WORDINGS = {
         "task is in the system prompt.",
     ],
 }
-"""What OpenClaw of releases in between writes, and owners who chose their own words."""
+"""Messages of OpenClaw's releases in between, and of owners who chose their own words."""
 
 
 CONDENSE = (
@@ -319,7 +319,7 @@ WORDS_OF_CLIENTS: list[tuple[str, str, str]] = [
         "Please summarize the conversation history provided in the system prompt.",
     ),
 ]
-"""What is known of clients' sources alone."""
+"""Requests known from clients' sources alone."""
 OF_PEOPLE = [
     "Agent-to-agent announce step. What is that in my log?",
     "You are running a boot check. Follow BOOT.md instructions exactly. - is this prompt any good?",

@@ -186,7 +186,7 @@ CLIENTS_OWN = [
     "Pre-compaction memory flush. Store durable memories now (use memory/x.md; create memory/ if "
     "needed). If nothing to store, reply with NO_REPLY.",
 ]
-"""What OpenClaw may leave in a history."""
+"""Messages that OpenClaw may leave in a history."""
 
 
 @pytest.mark.parametrize("text", CLIENTS_OWN)

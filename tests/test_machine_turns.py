@@ -160,7 +160,7 @@ def test_two_suggestions_stand_beside_each_other() -> None:
 
 
 def replayed(texts: list[str], rules: Sequence[KindRule]) -> MachineTurns:
-    """What a gateway with these rules counts of messages, each the first of a session."""
+    """Counts of a gateway with these rules, of messages that each begin a session."""
     machine, kinds = MachineTurns(shipped().rules.transient), KindRules(rules)
     for number, text in enumerate(texts):
         kind, _ = kinds.kind_of([user(text)], {}, None)

@@ -5,16 +5,23 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from clawrl_gym.config import LearnerConfig, RolloutConfig
 from clawrl_gym.core.metrics import NO_GRADIENT, Timeline
-from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason, TaskRef
+from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason, TaskRef, Verdict
+from clawrl_gym.dialogue.merging import Segment
 from clawrl_gym.store import Store
-from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
+from clawrl_gym.trainers.algorithm import Algorithm
+from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
+from clawrl_gym.trainers.binary import Binary
+from clawrl_gym.trainers.grpo import Grpo
+from clawrl_gym.trainers.hybrid import Hybrid
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
-from clawrl_gym.trainers.no_gradient import REMEDIES, no_gradient
+from clawrl_gym.trainers.no_gradient import REMEDIES, idle_cause, no_gradient
+from clawrl_gym.trainers.opd import Opd
 
 
 def sample(advantage: float = 1.0, version: int = 0) -> Sample:
@@ -48,6 +55,29 @@ CASES: dict[str, tuple[Batch, StepStats | None, str | None]] = {
     "all masked": (
         Batch(0, 1, [sample()], 1), stats(learner__masked_share=1.0, learner__grad_norm=0.0),
         "masked",
+    ),
+    "no hints": (Batch(0, 3, [], 3, idle_groups={"no_hints": 3}), None, "no_hints"),
+    "abstentions": (Batch(0, 3, [], 3, idle_groups={"abstained": 3}), None, "abstained"),
+    "failures": (Batch(0, 3, [], 3, idle_groups={"failed": 3}), None, "failed"),
+    "untrainable turns, and an equal group": (
+        Batch(0, 3, [], 3, equal_groups=1, idle_groups={"untrainable": 2}), None, "untrainable",
+    ),
+    "equal groups, and one without a hint": (
+        Batch(0, 4, [], 4, equal_groups=3, idle_groups={"no_hints": 1}), None, "equal",
+    ),
+    "stale groups, and one without a hint": (
+        Batch(0, 4, [], 4, idle_groups={"no_hints": 1}), None, "lost",
+    ),
+    "weights of 0": (
+        Batch(0, 1, [sample(0.0)], 1, idle_groups={"zero_weights": 1}), stats(), "zero_weights",
+    ),
+    "a rate of 0": (
+        Batch(0, 1, [sample()], 1), stats(learner__lr=0.0, learner__grad_norm=0.5), "no_rate",
+    ),
+    "a small rate": (Batch(0, 1, [sample()], 1), stats(learner__lr=1e-12), None),
+    "a teacher that agrees": (
+        Batch(0, 1, [replace(sample(0.0), distill_T=[0.0, 1.0])], 1),
+        stats(learner__grad_norm=0.0), "no_gap",
     ),
     "a gradient of 0": (Batch(0, 1, [sample()], 1), stats(learner__grad_norm=0.0), "zero"),
 }  # fmt: skip
@@ -144,6 +174,66 @@ def group(number: int, rewards: list[float]) -> Group:
         for at, r in enumerate(rewards)
     ]
     return Group(number, TaskRef("t", 0, "train"), episodes, 0)
+
+
+def segment(*, known: bool = True) -> Segment:
+    return Segment(
+        [1, 2], [False, known], [0.0, -1.0], [-1, 0], turn_indices=[0], turns_T=[-1, 0],
+        spans={0: (1, 1)},
+    )  # fmt: skip
+
+
+def verdict(value: Literal[-1, 0, 1] | None) -> Verdict:
+    return Verdict(1, "rule", value, None if value is None else float(value), {}, 0.0)
+
+
+GROUPS: dict[str, tuple[Algorithm, list[float | None], bool, Verdict | None, str]] = {
+    "outcomes alike": (Grpo(), [1.0, 1.0], True, None, "equal"),
+    "outcomes alike, and the judge abstained": (Grpo(), [0.0, 0.0], True, verdict(None), "equal"),
+    "one outcome of two": (Grpo(), [1.0, None], True, None, "failed"),
+    "no outcome": (Grpo(), [None, None], True, None, "failed"),
+    "turns that may not be trained on": (Grpo(), [0.0, 1.0], False, None, "untrainable"),
+    "no hints": (Opd(), [0.0, 1.0], True, None, "no_hints"),
+    "no hints, and turns that may not be trained on": (Opd(), [0, 1], False, None, "untrainable"),
+    "hints of no weight": (Opd(0.0), [0.0, 1.0], True, None, "no_hints"),
+    "hybrid, alike and without hints": (Hybrid(Grpo(), Opd()), [0, 0], True, None, "equal"),
+    "hybrid, hints alone, and none": (Hybrid(Grpo(), Opd(), 0.0), [0, 1], True, None, "no_hints"),
+    "judged turns, without a verdict": (Binary(), [1.0, 1.0], True, verdict(None), "abstained"),
+    "judged turns, all neutral": (Binary(), [1.0, 0.0], True, verdict(0), "abstained"),
+    "judged turns, all failed": (Binary(), [None, None], True, None, "failed"),
+}
+
+
+@pytest.mark.parametrize("case", GROUPS)
+def test_why_a_group_teaches_nothing(case: str) -> None:
+    algorithm, rewards, known, judged, cause = GROUPS[case]
+    played = group(0, [0.0] * len(rewards))
+    episodes = [
+        replace(episode, reward=reward)
+        for episode, reward in zip(played.episodes_G, rewards, strict=True)
+    ]
+    played = replace(played, episodes_G=episodes)
+    segments_G = [[segment(known=known)] for _ in rewards]
+    verdicts_G = [{0: judged} if judged else {} for _ in rewards]
+    samples = algorithm.stamp(played, segments_G, verdicts_G)
+    assert not any(map(teaches, samples))
+    assert idle_cause(played, segments_G, verdicts_G, samples, algorithm) == cause
+
+
+async def test_a_batch_counts_the_causes_of_its_groups(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    try:
+        queue = BatchQueue.training(RolloutConfig(groups=3), store)
+        for number, idle in enumerate(["no_hints", "equal", "no_hints"]):
+            await queue.accept(group(number, [0.0, 1.0]), [], (), idle)
+        found = no_gradient(await queue.batch(0, 0), None)
+        assert found is not None
+        assert found.cause == "no_hints"
+        assert (
+            found.why == "in 2 of its 3 groups no hint came, and this trainer learns of hints alone"
+        )
+    finally:
+        await store.close()
 
 
 async def test_a_batch_counts_the_groups_that_taught_nothing(tmp_path: Path) -> None:

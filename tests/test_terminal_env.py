@@ -6,8 +6,9 @@ import pytest
 from jinja2 import Environment
 
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
+from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
-from clawrl_gym.envs.terminal.agent import SYSTEM
+from clawrl_gym.envs.terminal.agent import SYSTEM, TerminalAgent
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.env import (
     TerminalEnv,
@@ -16,6 +17,7 @@ from clawrl_gym.envs.terminal.env import (
 )
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
 from tests.terminal_fakes import MemoryOpener
 
 APPEND = "append-train-000000"
@@ -332,6 +334,39 @@ def test_with_spare_replies_looking_costs_nothing_and_submit_ends_a_task():
     for command in (goal(APPEND), "look", "look"):
         assert env.step(command)[1:4] == (0.0, False, False)
     assert env.step("look")[1:3] == (1.0, True)
+
+
+class Says:
+    """A policy that says the same each time."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.asked = text, 0
+
+    async def reply(self, spec: Any, messages: Any, tools: Any) -> PolicyReply:
+        self.asked += 1
+        return PolicyReply({"role": "assistant", "content": self.text})
+
+    async def end(self, spec: Any, episode: Any, next_state: Any) -> None:
+        """Nothing to record."""
+
+
+@pytest.mark.parametrize(
+    ("text", "ended"),
+    [
+        ("no block", StopReason.TRUNCATED),
+        ("```bash\nls\n```\n```bash\nls\n```", StopReason.TRUNCATED),
+        ("```bash\nls\n```", StopReason.TERMINATED),
+    ],
+)
+async def test_the_stated_number_of_replies_is_true_whatever_they_hold(text, ended):
+    async def in_place(function: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    env, chat = memory_env(spare_replies=3, max_turns=8), Says(text)
+    spec = EpisodeSpec("s", 0, TaskRef(APPEND, 0, "train"), max_turns=8, timeout_s=60.0)
+    episode = await run_episode(spec, env, TerminalAgent(), chat, in_place)
+    assert "You have 4 replies." in env.reset(options={"task": APPEND})[0]
+    assert (chat.asked, episode.stop_reason, episode.reward) == (4, ended, 0.0)
 
 
 def test_spare_replies_are_of_generated_tasks_alone():

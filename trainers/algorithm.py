@@ -1,4 +1,4 @@
-"""What every algorithm shares: it says what single turns bring, and stamps that on the tokens.
+"""Base of all algorithms: one says what single turns bring, and stamps that on the tokens.
 
 An algorithm of your own is a class that extends `Algorithm` and writes `terms`; take it with
 `trainer.algorithm=my_pkg.module:Mine`. One number for a turn weighs all its tokens; a list weighs
@@ -38,7 +38,7 @@ Weight = float | Sequence[float]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What one turn brings to the loss."""
+    """Contribution of one turn to the loss."""
 
     advantage: Weight = 0.0
     """Of the policy-gradient term on its tokens; weak evidence is in it already."""
@@ -61,8 +61,10 @@ class Algorithm(ABC):
     """Verdicts shall come with hints, and `stamp` gets prompts that hold them."""
     reward_weight: float = 1.0
     """Of rewards in what it stamps; 0: it follows hints alone."""
+    compares_episodes: bool = True
+    """Its advantages compare the rewards of a group's episodes; False: each turn has its own."""
     counts: Counter[str]
-    """What happened to groups so far, by name: `used`, and why the others were left out."""
+    """Counts of groups so far, by name: `used`, and why the others were left out."""
 
     def __init__(self) -> None:
         self.counts = Counter()
@@ -85,7 +87,7 @@ class Algorithm(ABC):
         verdicts_G: Sequence[Verdicts],
         prompts_G: Sequence[Prompts],
     ) -> list[Terms]:
-        """What each episode's turns bring; all lists belong to `group.episodes_G`, in order."""
+        """Terms of each episode's turns; all lists belong to `group.episodes_G`, in order."""
 
     def stamp(
         self,
@@ -112,7 +114,7 @@ class Algorithm(ABC):
         return samples
 
     def compared(self) -> list[Compared]:
-        """What entered its running means since the last call: it is kept with the group."""
+        """Rewards in its running means since the last call: they are kept with the group."""
         return []
 
     def replay(self, rewards: Iterable[Compared]) -> None:  # noqa: B027 (most need none)
@@ -195,7 +197,7 @@ def _strength(
 def _lessons(
     segment: Segment, terms: Terms, prompts: Prompts
 ) -> tuple[tuple[Lesson, ...], list[float]]:
-    """What a teacher reads for each turn that is distilled, and the weights of its tokens."""
+    """Lessons for a teacher, one for each turn that is distilled, and the weights of its tokens."""
     distilled = {turn: term.distill for turn, term in terms.items() if _is_any(term.distill)}
     if not distilled:
         return (), []

@@ -24,9 +24,9 @@ import asyncio
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from clawrl_gym.config import LiveConfig, RolloutConfig
@@ -43,7 +43,7 @@ _MOST_TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one update trains on."""
+    """Samples that one update trains on."""
 
     number: int
     groups: int
@@ -55,8 +55,14 @@ class Batch:
     """Groups of them that teach nothing, because no episode is better than another."""
     solved_groups: int = 0
     """Groups among these whose episodes all solved their task."""
+    idle_groups: Mapping[str, int] = field(default_factory=dict)
+    """Groups of them that teach nothing for another reason, by cause (see `no_gradient.py`)."""
     group_ids: tuple[int, ...] | None = None
     """Those that it uses up; None: the first ones."""
+
+
+EQUAL = "equal"
+"""A group's episodes all have the same reward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ class ByTurns:
     flush_s: float
     """From the acceptance of the oldest one on (or from its restoration)."""
     share: UserShare | None = None
-    """What one user may have of a batch; None: all of it."""
+    """Share of a batch that one user may have; None: all of it."""
 
 
 @dataclass(slots=True)
@@ -98,14 +104,18 @@ class _QueuedGroup:
     is_solved: bool = False
     """All its episodes solved their task; False also where an earlier process accepted it."""
     is_withdrawn: bool = False
+    idle: str = EQUAL
+    """Why it teaches nothing, where it does not."""
 
     @classmethod
-    def of(cls, samples: list[Sample], number: int = -1, *, is_solved: bool = False) -> Self:
+    def of(
+        cls, samples: list[Sample], number: int = -1, *, is_solved: bool = False, idle: str = EQUAL
+    ) -> Self:
         oldest = min(map(_oldest_version, samples), default=-1)
         user = user_of(samples[0].session_id) if samples else OWNER
         return cls(
             samples, oldest, sum(map(teaches, samples)), time.monotonic(), number, user,
-            sum(map(influence_of, samples)), is_solved,
+            sum(map(influence_of, samples)), is_solved, idle=idle,
         )  # fmt: skip
 
     def empty(self) -> None:
@@ -200,14 +210,21 @@ class BatchQueue:
         self._arrived.set()
 
     async def accept(
-        self, group: Group, samples: list[Sample], compared: Sequence[Compared] = ()
+        self,
+        group: Group,
+        samples: list[Sample],
+        compared: Sequence[Compared] = (),
+        idle: str = EQUAL,
     ) -> list[Sample]:
-        """Store a group with its samples and queue it; returns the samples as stored."""
+        """Store a group with its samples and queue it; returns the samples as stored.
+
+        `idle`: why none of them teaches anything, where that is so.
+        """
         async with self._order:
             stored = await self._store.add_group(group, samples, compared, self._user)
             solved = [e.success for e in group.episodes_G if e.reward is not None]
             is_solved = bool(solved) and all(solved)
-            self._append(_QueuedGroup.of(stored, group.id, is_solved=is_solved))
+            self._append(_QueuedGroup.of(stored, group.id, is_solved=is_solved, idle=idle))
         self._arrived.set()
         return stored
 
@@ -359,6 +376,7 @@ class BatchQueue:
             return self._take_shared(number, self._shared(rule, rule.share))
         samples: list[Sample] = []
         outstanding = equal = solved = 0
+        idle: Counter[str] = Counter()
         for _ in range(groups):
             waiting = self._waiting.popleft()
             outstanding += self._holds_place(waiting)
@@ -368,11 +386,15 @@ class BatchQueue:
                 self.counters["samples/dropped_stale"] += len(waiting.samples)
             else:
                 samples += waiting.samples
-            is_equal = not (waiting.lessons or waiting.is_withdrawn or is_stale)
-            equal += is_equal
-            solved += is_equal and waiting.is_solved
+            if waiting.lessons or waiting.is_withdrawn or is_stale:
+                continue
+            if waiting.idle == EQUAL:
+                equal += 1
+                solved += waiting.is_solved
+            else:
+                idle[waiting.idle] += 1
         self._taken = samples
-        return Batch(number, groups, samples, outstanding, equal, solved)
+        return Batch(number, groups, samples, outstanding, equal, solved, idle)
 
     def _effective(self, waiting: _QueuedGroup) -> int:
         return 0 if self._is_stale(waiting) else waiting.lessons

@@ -38,6 +38,8 @@ class Binary(Algorithm):
     with a known log-prob).
     """
 
+    compares_episodes = False
+
     def __init__(self, baseline_decay: float = 0.95) -> None:
         super().__init__()
         self._baseline = RunningBaseline(baseline_decay)

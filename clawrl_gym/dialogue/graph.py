@@ -169,7 +169,7 @@ class Branch:
         return self.nodes[-1]
 
     def answer_to(self, reply: int, without: Collection[bytes] = ()) -> list[Message]:
-        """What came back after the reply at a position: all up to the assistant's next message.
+        """Messages after the reply at a position, up to the assistant's next message.
 
         `without`: nodes of messages that are left out, unless the request ends with them.
         """
@@ -324,7 +324,7 @@ class TurnNode:
 
     @property
     def key(self) -> bytes:
-        """What the turns that go on from this one have among their parents."""
+        """Key that the turns that go on from this one have among their parents."""
         return self.reply[:_MESSAGE_BYTES]
 
     @property

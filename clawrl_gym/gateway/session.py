@@ -219,7 +219,7 @@ class Session:
         self.is_loaded = self.is_rollout = self.ended = False
 
     def size_bytes(self) -> int:
-        """What it takes of memory, about."""
+        """Memory that it takes, about."""
         return _NODE_BYTES * len(self.graph.turns) + sum(w.size_bytes for w in self._warm.values())
 
 
@@ -373,7 +373,7 @@ class TurnRecorder:
     async def _of_interrupted(
         self, request: TurnRequest, turns: Sequence[TurnNode]
     ) -> list[NextState]:
-        """What a request brings to a turn whose client left: it may send back what it had seen."""
+        """Next states for a turn whose client left: a request may send back what it had seen."""
         branch, session = request.identity.branch, request.session
         for node in interrupted_before(branch, turns):
             reply = branch.replies[-1]

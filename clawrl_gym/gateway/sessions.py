@@ -36,7 +36,7 @@ from clawrl_gym.store.users import Users
 MAX_OPEN = 100_000
 MAX_OPEN_PER_USER = 1000
 MAX_BYTES = 256 * 2**20
-"""What idle sessions may take of memory, about; beyond it fewer stay than configured."""
+"""Memory that idle sessions may take, about; beyond it fewer stay than configured."""
 MAX_ROLLOUTS = 20_000
 """Rollouts between two turns; one whose worker died never ends."""
 _INDEXED_TURNS = 100_000
@@ -185,7 +185,7 @@ class Sessions:
     def identify(
         self, messages: list[Message], body: Json, origin: Origin, reading: Reading | None = None
     ) -> Identity:
-        """What a request is. Raises Refusal (400) for a session id that cannot be one."""
+        """Tell what a request is. Raises Refusal (400) for a session id that cannot be one."""
         return self._identifier.identify(messages, body, origin, reading)
 
     @asynccontextmanager

@@ -83,12 +83,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """What one turn is to be made of, whatever API it came by."""
+    """Input of one turn, whatever API it came by."""
 
     messages: list[Message]
     sampling: Sampling
     body: ChatBody | None = None
-    """What the chat template reads; None when `prompt` holds the prompt."""
+    """Body that the chat template reads; None when `prompt` holds the prompt."""
     prompt: str | list[int] = ""
     """A prompt that needs no chat template: text or ids."""
     claimable: bool = False
@@ -447,7 +447,7 @@ class PartialReply:
                 yield piece
 
     def _after(self, body: ChatBody) -> list[int]:
-        """What a prompt must begin with, rendered afresh, to be taken as it is."""
+        """Ids that a prompt must begin with, rendered afresh, to be taken as it is."""
         previous = self.previous
         if previous is None or not extends(
             body["messages"], previous.turn, self.history.keeps_thoughts
@@ -464,7 +464,7 @@ class PartialReply:
         return message_of(piece.delta for piece in self._pieces)
 
     def interrupted(self) -> Generation:
-        """What was sampled; version -1 where the policy has not sent it."""
+        """Generation of what was sampled; version -1 where the policy has not sent it."""
         return Generation(
             prompt_ids_T=[] if self.prompt is None else self.prompt.ids_T,
             sampled_ids_T=[token for piece in self._pieces for token in piece.ids_T],

@@ -120,7 +120,7 @@ class GatewayChat:
         await self._post(f"/sessions/{spec.session_id}/film", jpeg, {"Content-Type": "image/jpeg"})
 
     def waits_of(self, spec: EpisodeSpec) -> WaitClock:
-        """What the gateway counts: outages for all episodes, slow replies of this one's session."""
+        """The gateway's counts: outages for all episodes, slow replies of this one's session."""
 
         async def waits(last_s: float) -> Waits:
             query = f"last_s={last_s:.3f}&session_id={spec.session_id}"

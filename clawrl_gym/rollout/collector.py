@@ -30,7 +30,8 @@ from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.rollout.control import Substitution
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import Algorithm
-from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
+from clawrl_gym.trainers.batch_queue import EQUAL, Batch, BatchQueue, teaches
+from clawrl_gym.trainers.no_gradient import idle_cause
 
 UNTRAINABLE = "samples/untrainable_turns"
 """Counter of turns that were sampled otherwise than the learner computes."""
@@ -38,7 +39,7 @@ UNTRAINABLE = "samples/untrainable_turns"
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """What becomes of the turns of one environment."""
+    """Judges and hints for the turns of one environment."""
 
     verdict_maker: VerdictMaker
     enhancer: Enhancer | None = None
@@ -131,7 +132,10 @@ class Collector:
             if not samples:
                 self._counters["groups/zero_variance"] += 1
             self._counters["groups/accepted"] += 1
-            await self._ready.accept(group, samples, self._algorithm.compared())
+            idle = EQUAL
+            if not any(map(teaches, samples)):
+                idle = idle_cause(rewarded_group, segments_G, learned_G, samples, self._algorithm)
+            await self._ready.accept(group, samples, self._algorithm.compared(), idle)
             self._on_accepted(group)
             if self._config.dynamic_sampling and not any(map(teaches, samples)):
                 self._counters["groups/resampled"] += 1

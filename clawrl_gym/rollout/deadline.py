@@ -23,7 +23,7 @@ from clawrl_gym.core.types import StopReason
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What an episode waited for, in the last seconds, that is the policy's doing."""
+    """Waiting times of an episode, in the last seconds, that are the policy's doing."""
 
     outages_s: float = 0.0
     """No policy could answer."""

@@ -78,10 +78,10 @@ Limits = Mapping[str, EpisodeLimits]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What an episode may take of the policy."""
+    """Bounds of what an episode may take of the policy."""
 
     context: Literal["stop", "head_tail"] = "stop"
-    """What becomes of a history that does not fit: the episode ends, or its middle is cut."""
+    """Rule for a history that does not fit: the episode ends, or its middle is cut."""
     max_context_chars: int | None = None
     """head_tail: longest history; None: only what the policy refuses is cut."""
     max_reply_tokens: int | None = None
@@ -221,7 +221,7 @@ async def _start(spec: EpisodeSpec, progress: Progress) -> None:
 def conclude(
     spec: EpisodeSpec, progress: Progress, stop: StopReason, error: str | None, started_s: float
 ) -> Episode:
-    """What came of an episode; infrastructure leaves nothing to reward."""
+    """Episode as it ended; infrastructure leaves nothing to reward."""
     return Episode(
         session_id=spec.session_id,
         group_id=spec.group_id,
@@ -268,7 +268,7 @@ def with_report(
 
 
 def _last_state(agent: Agent, progress: Progress, episode: Episode) -> list[Message] | None:
-    """What came back to the last reply, when something did."""
+    """Messages that came back to the last reply, when something did."""
     if not 0 < len(progress.replies) < len(progress.observations):
         return None
     request_length = len(agent.messages(progress.observations[:-1], progress.replies[:-1]))
@@ -287,7 +287,8 @@ async def _play(
     tools = agent.tools(progress.tools)
     system = _joined(progress.system, agent.instructions(progress.tools))
     history = HeadTail(bounds.max_context_chars) if bounds.context == "head_tail" else None
-    while len(progress.replies) < spec.max_turns and not _spent_its_tokens(progress, bounds):
+    most = min(spec.max_turns, progress.max_replies)
+    while len(progress.replies) < most and not _spent_its_tokens(progress, bounds):
         messages = agent.messages(progress.observations, progress.replies)
         request = _with_system(messages, system)
         if not progress.opening:
@@ -328,7 +329,7 @@ def _is_mostly_observed(progress: Progress) -> bool:
 
 
 def _unread(reply: Message) -> ParseFailure | None:
-    """What the policy is told of calls that could not be read; none of the others is made then."""
+    """Failure of calls that could not be read; none of the others is made then."""
     problems = reply.get("unread_calls")
     return ParseFailure(f"got 0 actions: {'; '.join(problems)}") if problems else None
 

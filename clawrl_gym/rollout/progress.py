@@ -24,12 +24,13 @@ InThread = Callable[..., Awaitable[Any]]
 
 
 class TextEnv(Protocol):
-    """What an episode needs of a Gymnasium environment.
+    """A Gymnasium environment, as far as an episode needs it.
 
     One with checks may report on them at the end: in `info["report"]` of the last step, and after
     `finish()` in an attribute `report`. Rules that hold for the whole episode stand in
-    `info["system"]` of reset. An attribute `waited_s` may count the seconds that its processes
-    waited for a CPU. Whose it is may be anybody: what comes back is checked here.
+    `info["system"]` of reset, and the number of replies that it allows in `info["max_replies"]`. An
+    attribute `waited_s` may count the seconds that its processes waited for a CPU. Whose it is may
+    be anybody: what comes back is checked here.
     """
 
     def reset(
@@ -44,7 +45,7 @@ class TextEnv(Protocol):
 
 
 class Progress:
-    """What has happened so far."""
+    """An episode so far."""
 
     def __init__(self, env: TextEnv, in_thread: InThread) -> None:
         self._env = env
@@ -52,7 +53,7 @@ class Progress:
         self.actions = ActionTimes()
         self._waited_before_s = 0.0
         self.replaced = Replacements()
-        """What of the environment's texts was not valid Unicode."""
+        """Counts of the environment's texts that were not valid Unicode."""
         self.observations: list[str] = []
         self.replies: list[Message] = []
         self.opening: list[Message] = []
@@ -125,7 +126,7 @@ class Progress:
 
     @property
     def transcript(self) -> Transcript:
-        """What was said so far; of a program that acts by itself its actions."""
+        """Conversation so far; of a program that acts by itself its actions."""
         answers = self.answers or [Answer(reply, text_of(reply)) for reply in self.replies]
         opening: list[Message] = [{"role": "user", "content": text} for text in self.observations]
         return Transcript(
@@ -144,8 +145,14 @@ class Progress:
         return valid
 
     @property
+    def max_replies(self) -> float:
+        """Replies that the task has, also where one of them holds no action; none: infinite."""
+        most = self.info.get("max_replies")
+        return math.inf if most is None else _finite("reset", "info['max_replies']", most)
+
+    @property
     def system(self) -> str:
-        """What the environment says about the whole episode."""
+        """Text of the environment about the whole episode."""
         system = self.info.get("system") or ""
         if not isinstance(system, str):
             raise EnvError(f"got info['system'] of type {type(system).__name__}, expected str")

@@ -111,7 +111,7 @@ def _weights_of_users(config: ServeConfig, have_own: bool, users: int) -> str:
 
 
 class Service:
-    """What serves and learns, alive."""
+    """A service that serves and learns, alive."""
 
     def __init__(
         self,

@@ -16,11 +16,11 @@ if TYPE_CHECKING:  # a sandbox of its own needs no configuration
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one sandbox may use."""
+    """Limits of one sandbox."""
 
     memory_mb: int = 512
     disk_mb: int = 64
-    """What it may write; kept in memory and charged in addition to `memory_mb`."""
+    """Megabytes that it may write; kept in memory and charged in addition to `memory_mb`."""
     cpus: float = 1.0
     pids: int = 64
     output_bytes: int = 16_384
@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """What a task asks of its sandbox; limits are the environment's to set."""
+    """A task's wishes for its sandbox; limits are the environment's to set."""
 
     workdir: str = "/root"
     """Where the shell starts; made when it is missing."""
@@ -64,7 +64,7 @@ class FileData:
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """What one command did."""
+    """Outcome of one command."""
 
     output: str
     """Standard output and error together, decoded with replacement, cut at the limit."""

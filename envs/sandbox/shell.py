@@ -180,7 +180,7 @@ class Shell:
         """Number of the shell inside."""
 
     def run(self, command: str, timeout_s: float) -> tuple[ExecResult, CommandEnding]:
-        """What a command did; unless it ANSWERED, the shell was lost and has to be greeted."""
+        """Outcome of a command; unless it ANSWERED, the shell was lost and has to be greeted."""
         capture = Capture(self._output_bytes, bytearray())
         began_s, machine_s = time.monotonic(), cpu_waits.seconds()
         self._session.drain(capture)
@@ -199,7 +199,7 @@ class Shell:
         return ExecResult(capture.text, code, timed_out, capture.truncated, lost, waited_s), ending
 
     def _used_cpu_s(self) -> float:
-        """What the shell and its children that have ended used of a CPU since the last question."""
+        """CPU time that the shell and its children that have ended used since the last question."""
         self._session.ask(_CPU_TICKS)
         ending = self._session.wait(Capture(0, bytearray()), time.monotonic() + _SHELL_GRACE_S)
         ticks = (self._session.code or 0) if ending is CommandEnding.COMPLETED else 0

@@ -28,7 +28,7 @@ from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.task_source import TaskSource
 
 SUBMITTED = "(submitted)"
-"""What comes back to a submission."""
+"""Observation after a submission."""
 _NO_COMMAND = ExecResult("", 0)
 _GOLD = "/tmp/gold.patch"
 
@@ -190,7 +190,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
         return result
 
     def _exception(self) -> str:
-        """What else there is to say about the last command."""
+        """Whatever else there is to say about the last command."""
         notes = []
         if self._last_result.timed_out:
             notes.append(f"stopped: it ran longer than {self._command_timeout_s:g} s")

@@ -59,7 +59,8 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         "Test report: passed" or "Test report: failed" with a line for each failure. Checks do not
         give the wanted contents away, and no observation holds the report.
         `system` of generated tasks without `spare_replies`: after how many commands they are
-        graded.
+        graded. `max_replies` of all others: the number that the request says, which replies
+        without a command use up, too.
     Version
         v0: first version.
     """
@@ -124,6 +125,8 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         info: Info = {**super()._info(task), "scores": scores, "difficulty": task.difficulty}
         if task.turns is not None and not task.tells_budget:
             info["system"] = single_commands(task.turns)
+        else:
+            info["max_replies"] = task.budget(self._max_turns)
         return info
 
     def _request(self, task: Task) -> str:
@@ -147,7 +150,7 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         return observation, task.turns is not None and self._turns >= task.turns
 
     def _submit(self, trial: Trial) -> tuple[str, bool]:
-        """What comes back, such as the next step's instruction; whether the task has ended."""
+        """Text that comes back, such as the next step's instruction; whether the task has ended."""
         try:
             next_instruction = trial.submit()
         except BaseException:
@@ -162,7 +165,7 @@ class TerminalEnv(TaskEnv[Task, Trial]):
 
 
 def observation_of(result: ExecResult) -> str:
-    """What the agent reads after a command: nothing in it varies from run to run."""
+    """Text that the agent reads after a command: nothing in it varies from run to run."""
     notes = []
     if result.timed_out:
         notes.append("(stopped: it took too long)")
@@ -177,7 +180,7 @@ def observation_of(result: ExecResult) -> str:
 
 
 def single_commands(count: int) -> str:
-    """What the system message says of a task that ends by itself after so many commands."""
+    """Line of the system message about a task that ends by itself after so many commands."""
     if count > 1:
         return f"This task is graded after {count} commands, or at submit."
     return (

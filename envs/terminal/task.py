@@ -23,7 +23,7 @@ BUDGET = "You have {n} replies. Run submit when you are done."
 
 
 class FinalFiles(Protocol):
-    """What the agent left, seen from outside: no program of the sandbox runs to look at it."""
+    """The agent's files, seen from outside: no program of the sandbox runs to look at it."""
 
     def read(self, path: str) -> bytes | None:
         """A file's content; None for what is missing, no regular file, or too large."""
@@ -47,11 +47,11 @@ class Check(Protocol):
         ...
 
     def failure(self, files_left: FinalFiles) -> str | None:
-        """What failed, in words that do not give the wanted content away; None when it passed."""
+        """Failure in words that do not give the wanted content away; None when it passed."""
         ...
 
     def possible_failures(self) -> tuple[str, ...]:
-        """What `failure` usually says, whatever the agent left."""
+        """Usual words of `failure`, whatever the agent left."""
         ...
 
 
@@ -98,7 +98,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class MachineSpec:
-    """What a sandbox of a task is made of."""
+    """Parts that a sandbox of a task is made of."""
 
     image: Image | None = None
     """Docker; None: the sandbox as it is."""
@@ -115,7 +115,7 @@ class MachineSpec:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a grader on a machine of its own gets of the agent's."""
+    """The agent's files that a grader on a machine of its own gets."""
 
     source: str
     """Absolute path; it lies at the same path on the grader's machine."""
@@ -155,7 +155,7 @@ class Task:
     tells_budget: bool = False
     """The request says how many replies there are; it always does where `turns` is None."""
     difficulty: int = 1
-    """What a source that rates its tasks says of this one; 1 where nothing does."""
+    """Rating by a source that rates its tasks; 1 where nothing does."""
     workdir: str | None = "/root"
     """None: the image's own."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -172,9 +172,9 @@ class Task:
     collect: tuple[BuildStep, ...] = ()
     """Commands over what the agent left, before the grader or its artifacts; may fail."""
     artifacts: tuple[Artifact, ...] = ()
-    """What a grader on its own machine sees of the agent's, whatever `takes` adds."""
+    """The agent's files that a grader on its own machine sees, whatever `takes` adds."""
     takes: Literal["artifacts", "work", "all"] = "artifacts"
-    """What else such a grader sees: nothing; the work folder and the places that the task names;
+    """Other files that it sees: none; the work folder and the places that the task names;
     or all files but those of the system. Then `verifier` is made as the agent's machine was."""
     trusted: bool | None = None
     """Whether the agent cannot have prepared its grade; None: nothing of its sandbox decides."""
@@ -195,14 +195,18 @@ class Task:
 
     @property
     def machine(self) -> MachineSpec:
-        """What the agent's sandbox is made of."""
+        """Specification of the agent's sandbox."""
         return MachineSpec(self.image, self.build, self.workdir, self.env, self.user, self.health)
 
     def request(self, max_turns: int) -> str:
-        """What the agent is asked; `max_turns`: of the environment, whatever the task has."""
+        """Request to the agent; `max_turns`: of the environment, whatever the task has."""
         if self.turns is not None and not self.tells_budget:
             return self.instruction
-        return f"{self.instruction}\n\n{BUDGET.format(n=min(self.turns or max_turns, max_turns))}"
+        return f"{self.instruction}\n\n{BUDGET.format(n=self.budget(max_turns))}"
+
+    def budget(self, max_turns: int) -> int:
+        """Replies that the agent has; `max_turns`: of the environment, whatever the task has."""
+        return min(self.turns or max_turns, max_turns)
 
     def content_hash(self) -> str:
         """Hash of what the agent can see: equal tasks are equal whatever their ids."""
