@@ -84,4 +84,4 @@ def _texts(value: object, depth: int = 0) -> Iterable[str]:
 
 def stem(word: str) -> str:
     """The part of a word that it shares with its other forms: cancel, cancelled."""
-    return word.lower()[:_STEM_CHARS]
+    return word.lower()[:_STEM_CHARS].replace("y", "i")
