@@ -17,7 +17,7 @@ _COUNT_BEFORE = (
 )
 _COUNT_AFTER = (
     rf"\b{_FAULT}[\"']?[ \t]*[:=]\s*[\"'(]?"
-    r"(?:0(?![\d.]*[1-9])|none|null|nil|n/a|false|no|empty|\[\]|\{\}|keine?|aucune?|ninguno)"
+    r"(?:0(?![\d.]*[1-9])|none|null|nil|n/a|false|empty|\[\]|\{\}|keine?|aucune?|ninguno)"
     r"(?![\w.]|[ \t]+[a-z])[\"')]?"
 )
 _MEASURE = (
