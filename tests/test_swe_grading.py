@@ -105,7 +105,7 @@ def test_a_wrong_patch_earns_nothing_and_hears_which_test_fails(openings: Openin
     ("patch", "why"),
     [
         ("", "the patch is empty"),
-        ("I fixed it.", "the patch is empty"),
+        ("I fixed it.", "nothing of the patch can be applied"),
         (GOLD.replace("shop.sh", "tests/new.sh"), "only tests"),
         (GOLD.replace("shop.sh", "../shop.sh"), "out of the repository"),
         (GOLD.replace("shop.sh", ".git/hooks/post-checkout"), "git's own"),

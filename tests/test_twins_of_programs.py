@@ -112,6 +112,13 @@ UNTRUSTED = {
     "    assert scope['add'](1, 1) == 2\ncheck()\n",
     "a generator": "def checks():\n    assert scope['add'](1, 1) == 2\n    yield\nlist(checks())\n",
     "nothing": "scope['add'](1, 1)\n",
+    "values in a dictionary": "wanted = {'a': 3}\nhave = {'a': scope['add'](1, 2)}\n"
+    "assert have == wanted\n",
+    "values in a list": "wanted = [3]\nhave = [scope['add'](1, 2)]\nassert have == wanted\n",
+    "values that are collected": "wanted, have = [3], []\nhave.append(scope['add'](1, 2))\n"
+    "assert have == wanted\n",
+    "values that are put": "have, wanted = {}, {'a': 3}\nhave['a'] = scope['add'](1, 2)\n"
+    "assert have == wanted\n",
     "assertIn": "class Check(unittest.TestCase):\n    def test_add(self):\n"
     "        self.assertIn((1, 1), scope['pairs'](3))\nunittest.main(argv=['check'])\n",
     "assertGreater": "class Check(unittest.TestCase):\n    def test_add(self):\n"

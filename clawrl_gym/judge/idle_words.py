@@ -17,7 +17,7 @@ _COUNT_BEFORE = (
 )
 _COUNT_AFTER = (
     rf"\b{_FAULT}[\"']?[ \t]*[:=]\s*[\"'(]?"
-    r"(?:0(?![\d.]*[1-9])|none|null|nil|n/a|false|no|empty|\[\]|\{\}|keine?|aucune?|ninguno)"
+    r"(?:0(?![\d.]*[1-9])|none|null|nil|n/a|false|empty|\[\]|\{\}|keine?|aucune?|ninguno)"
     r"(?![\w.]|[ \t]+[a-z])[\"')]?"
 )
 _MEASURE = (
@@ -84,4 +84,4 @@ def _texts(value: object, depth: int = 0) -> Iterable[str]:
 
 def stem(word: str) -> str:
     """The part of a word that it shares with its other forms: cancel, cancelled."""
-    return word.lower()[:_STEM_CHARS]
+    return word.lower()[:_STEM_CHARS].replace("y", "i")

@@ -73,14 +73,16 @@ _ABOUT_THE_CALL = _words(
     " content structuredcontent meta metadata body headers documentationurl comment feedback"
 ) | _ERRORS | _RAISED | _DONE | _EXIT_CODES | _HTTP | _SIGNAL | _GRANTED | _DECISION  # fmt: skip
 """Fields of an answer that is about the call and carries nothing of its own."""
-_ONLY_AN_ERROR = _words("status tool error message code details detail iserror success ok")
-"""Fields of an object that no file is likely to be: an error and nothing else."""
-_MESSAGES = ("message", "msg", "detail", "details", "reason", "title", "description", "explanation")
-_TEXTS = (*_MESSAGES, "content", "text", "output", "stdout", "stderr", "result", "response", "data")
 _NESTED = _words(
     "result results data response output body details metadata meta content structuredcontent"
     " payload value answer"
 )
+_AROUND_AN_ANSWER = _ABOUT_THE_CALL | _NESTED | _words("id index jsonrpc name toolname toolcallid")
+"""Fields of an object that wraps another one, which is the answer."""
+_ONLY_AN_ERROR = _words("status tool error message code details detail iserror success ok")
+"""Fields of an object that no file is likely to be: an error and nothing else."""
+_MESSAGES = ("message", "msg", "detail", "details", "reason", "title", "description", "explanation")
+_TEXTS = (*_MESSAGES, "content", "text", "output", "stdout", "stderr", "result", "response", "data")
 _SEARCHED = _words("results matches hits documents searchresults organic")
 _COUNTS = _words("total count totalcount totalresults numresults nummatches matchcount totalhits")
 _NOTHING = ("", "none", "null", "nil", "no error", "no errors", "false", "0", "ok", "success")
@@ -113,13 +115,16 @@ class Fields:
         tool: str,
         is_file: bool,
         named: frozenset[str] = frozenset(),
+        named_states: frozenset[str] = frozenset(),
     ) -> Outcome | None:
         """What the answer says of the call; None when it does not say, or says both.
 
         A JSON file is an object too: of a file only what is nothing but an error counts. What the
-        tool's name has (`named`), as in {"blocked": true} of block_user, is no failure of it.
+        tool's name has (`named`), as in {"blocked": true} of block_user, is no failure of it, nor
+        is a state that its arguments have, too (`named_states`).
         """
-        answer = _without(answer, named) if named else answer
+        if named or named_states:
+            answer = _without(answer, named, named | named_states)
         if is_file:
             ended = isinstance(answer, dict) and _ended_badly(answer)
             return "failed" if ended or self._is_only_an_error(answer, tool) else None
@@ -156,6 +161,8 @@ class Fields:
             return code != 0
         if _says_failed(fields) or self._words_fail(fields):
             return True
+        if not fields.keys() <= _AROUND_AN_ANSWER:
+            return False  # a record, of which a part failed
         return any(
             self._failed(inner, depth + 1) for key, inner in fields.items() if key in _NESTED
         )
@@ -182,15 +189,17 @@ class Fields:
         return any(self._fails(text) for text in texts if isinstance(text, str))
 
 
-def _without(answer: Json | list[object], named: frozenset[str]) -> Json | list[object]:
-    """The answer without the fields and states that the tool is named after."""
+def _without(
+    answer: Json | list[object], fields: frozenset[str], states: frozenset[str]
+) -> Json | list[object]:
+    """The answer without the fields and states that the call itself names."""
     if isinstance(answer, list):
-        return [_without(v, named) if isinstance(v, dict | list) else v for v in answer]
-    kept = {key: value for key, value in answer.items() if stem(_plain(key)) not in named}
+        return [_without(v, fields, states) if isinstance(v, dict | list) else v for v in answer]
+    kept = {key: value for key, value in answer.items() if stem(_plain(key)) not in fields}
     return {
-        key: _without(value, named) if isinstance(value, dict | list) else value
+        key: _without(value, fields, states) if isinstance(value, dict | list) else value
         for key, value in kept.items()
-        if not (_plain(key) in _STATUS and stem(_plain(value)) in named)
+        if not (_plain(key) in _STATUS and stem(_plain(value)) in states)
     }
 
 

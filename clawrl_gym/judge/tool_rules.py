@@ -138,7 +138,8 @@ class ToolRules:
         answer = parsed(text)
         if answer is not None:
             of_name = named_by(call.plain_name, None)
-            outcome = self._fields.outcome(answer, call.name, self._is_file(call), of_name)
+            is_file = self._is_file(call)
+            outcome = self._fields.outcome(answer, call.name, is_file, of_name, call.named)
             if outcome == "failed":
                 return Finding(-1, {"rule": "fields"})
             if outcome == "empty":

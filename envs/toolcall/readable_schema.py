@@ -103,7 +103,6 @@ def _draft(schema: Mapping[str, Any]) -> type[Validator]:
     return cast("type[Validator]", validator_for(schema, default=Draft202012Validator))
 
 
-@cache
 def _with_quick_patterns(kind: type[Validator]) -> type[Validator]:
     """The draft, but that no pattern is tried for years: one that repeats what repeats asserts
     nothing about a long text."""

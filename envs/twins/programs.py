@@ -8,6 +8,7 @@ and one that expects other values. Which of the three runs, nothing in its sandb
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -17,7 +18,7 @@ from clawrl_gym.envs.twins.met import Walk
 from clawrl_gym.envs.twins.other_values import OtherValues
 from clawrl_gym.envs.twins.python import EXITS, Expectations, name_of_call, span_of
 from clawrl_gym.envs.twins.text import Change, applied
-from clawrl_gym.envs.twins.trust import is_covered, runs_code
+from clawrl_gym.envs.twins.trust import collects_values, decisions, is_covered, runs_code
 
 MOST = 64
 """Twins of one program that expect something else."""
@@ -43,9 +44,21 @@ def is_trusted(program: str) -> bool:
     tree = ast.parse(program)
     if not runs_code(tree):
         return True
+    if collects_values(tree) and not all(map(_has_literal_side, decisions(tree))):
+        return False  # an entry is equal to whatever stands in its place: no twin asks for others
     asked = _asked(program, tree, Expectations(program, Random(0)))
     covered = [one.decision for one in asked if one.is_once]
     return 0 < len(asked) <= MOST and is_covered(tree, [*covered, *_exit_tests(tree)])
+
+
+def _has_literal_side(decision: ast.expr) -> bool:
+    if not isinstance(decision, ast.Compare):
+        return True
+    for side in (decision.left, *decision.comparators):
+        with contextlib.suppress(ValueError, TypeError):
+            ast.literal_eval(side)
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,41 @@ def tells_by_truth(atom: ast.expr) -> bool:
     return isinstance(atom, ast.Name | ast.Subscript)
 
 
+def collects_values(tree: ast.AST) -> bool:
+    """Whether a program puts what the policy's code gave into a list, dictionary or set of its own,
+    which is then plain whatever it holds."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[*targets], value=value):
+                holds = isinstance(value, _DISPLAYS) or any(
+                    isinstance(target, ast.Subscript) for target in targets
+                )
+                if holds and _has_given(value):
+                    return True
+            case ast.AnnAssign(value=ast.expr() as value) | ast.NamedExpr(value=value):
+                if isinstance(value, _DISPLAYS) and _has_given(value):
+                    return True
+            case ast.Call(args=[*arguments]) if name_of_call(node) in _COLLECTORS:
+                if any(map(_has_given, arguments)):
+                    return True
+    return False
+
+
+def _has_given(value: ast.AST) -> bool:
+    """Whether there is a call of what a scope holds: `scope["add"](2, 3)`."""
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
+        for node in ast.walk(value)
+    )
+
+
+_DISPLAYS = (
+    ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp,
+    ast.GeneratorExp,
+)  # fmt: skip
+_COLLECTORS = frozenset(("append", "add", "extend", "insert", "update", "setdefault", "appendleft"))
+
+
 def is_covered(tree: ast.AST, covered: Collection[ast.expr]) -> bool:
     """Whether all decisions are among those that twins ask for another value."""
     known = set(map(id, covered))
