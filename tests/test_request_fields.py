@@ -19,7 +19,7 @@ from openai.types.chat import completion_create_params as chat_params
 
 from clawrl_gym.config import SamplingConfig
 from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.request_fields import REFUSED, WITHOUT_EFFECT
+from clawrl_gym.gateway.request_fields import REFUSED, TEMPLATE_ARGUMENTS, WITHOUT_EFFECT
 from clawrl_gym.gateway.requests import ChatRequest, CompletionRequest, parse_as
 from clawrl_gym.policy.generation import Sampling, sampling_params
 from tests.gateway_rig import HELLO, Bench, text_of
@@ -89,6 +89,18 @@ WANTED: dict[str, Any] = {
     "vllm_xargs": {"a": 1}, "watermarking": True, "web_search_options": {},
 }  # fmt: skip
 """A value of each refused field that asks for something."""
+OF_OTHER_SERVERS = (
+    "do_sample", "dry_multiplier", "dynatemp_range", "ebnf", "epsilon_cutoff", "eta_cutoff",
+    "extra_body", "format", "generation_config", "grammar", "guided_choice",
+    "guided_decoding_backend", "guided_grammar", "guided_json", "guided_regex",
+    "guided_whitespace_pattern", "json_schema", "logit_processors", "logits_processors",
+    "maxTokens", "max_completion_length", "max_length", "max_new_tokens", "max_output_tokens",
+    "mirostat", "n_predict", "no_repeat_ngram_size", "num_beams", "num_predict", "options",
+    "parameters", "penalty_alpha", "random_seed", "regex", "repeat_penalty", "samplers",
+    "sampling_params", "smoothing_factor", "stop_sequences", "stop_strings", "structural_tag",
+    "tfs_z", "topK", "topP", "top_a", "top_n_sigma", "typical_p", "xtc_probability",
+)  # fmt: skip
+WANTED |= dict.fromkeys(OF_OTHER_SERVERS, 7)
 
 
 def test_each_refused_field_is_tried() -> None:
@@ -193,6 +205,7 @@ def test_pictures_places_are_never_said_whatever_a_client_wants() -> None:
         ("ignore_eos", 3), ("skip_special_tokens", "x"), ("reasoning_effort", "extreme"),
         ("documents", "x"), ("documents", [3]),
         ("stream_options", {"continuous_usage_stats": True}),
+        *(("chat_template_kwargs", {name: True}) for name in sorted(TEMPLATE_ARGUMENTS)),
     ],
 )  # fmt: skip
 def test_values_beyond_their_limits_are_told_by_name(field: str, value: Any) -> None:
@@ -231,6 +244,15 @@ async def test_a_field_that_nobody_knows_is_named_to_its_client_and_counted(
     ]
     async with bench.http.get("/metrics") as metrics:
         assert "clawrl_unread_total 6.0" in await metrics.text()
+
+
+async def test_what_is_unknown_inside_of_a_field_is_named_too(bench: Bench) -> None:
+    tool = {"type": "function", "function": {"name": "f", "strict": True}}
+    _, _, headers = await bench.chat(HELLO, tools=[tool], stream_options={"every_word": True})
+    assert headers["X-Without-Effect"] == "stream_options.every_word, tools.function.strict"
+    off = {"type": "function", "function": {"name": "f", "strict": False}}
+    _, _, headers = await bench.chat(HELLO, tools=[off], stream_options={"every_word": None})
+    assert "X-Without-Effect" not in headers
 
 
 async def test_odd_names_of_fields_cannot_break_the_answer(bench: Bench) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -224,6 +226,24 @@ async def test_an_environments_half_characters_are_replaced_and_counted(said: An
     told = json.dumps([chat.requests, chat.tools, chat.ended and chat.ended[1]], ensure_ascii=False)
     assert is_whole(told)
     assert is_whole(f"{episode.family}{episode.scores}")
+
+
+class Word(enum.StrEnum):
+    GO = "go"
+
+
+@pytest.mark.parametrize("said", [Word.GO, np.str_("go")], ids=repr)
+@pytest.mark.parametrize("place", ["first", "next"])
+async def test_text_of_a_class_of_its_own_is_plain_text(said: str, place: str) -> None:
+    class Going(Saying):
+        def step(self, action: str) -> Any:
+            return self.said["next"], 1.0, False, False, {}
+
+    chat = ScriptedChat("a", "b", "c")
+    await run_episode(SPEC, Going(**{place: said}), TextAgent(), chat, in_place)
+    contents = [message["content"] for message in chat.requests[-1] if message["role"] == "user"]
+    assert {type(content) for content in contents} == {str}
+    assert "go" in contents
 
 
 async def test_the_words_of_an_environments_failure_can_be_written() -> None:

@@ -19,6 +19,33 @@ _ONE = "one reply a request: send several requests, in sessions of their own"
 _TEXT = "replies are text"
 _ENGINE = "it belongs to the engine, which the gateway alone speaks to"
 _SHOWN_CHARS = 100
+_OTHER_NAMES = {
+    "max_length": "max_tokens", "max_new_tokens": "max_tokens", "max_output_tokens": "max_tokens",
+    "n_predict": "max_tokens", "num_predict": "max_tokens", "random_seed": "seed",
+    "repeat_penalty": "repetition_penalty", "stop_sequences": "stop", "stop_strings": "stop",
+    "max_completion_length": "max_tokens", "maxTokens": "max_tokens", "topK": "top_k",
+    "topP": "top_p",
+}  # fmt: skip
+_OTHER_FORMS = (
+    "guided_choice", "guided_decoding_backend", "guided_grammar", "guided_json", "guided_regex",
+    "guided_whitespace_pattern", "grammar", "json_schema", "regex", "ebnf", "structural_tag",
+    "format",
+)  # fmt: skip
+_OTHER_SAMPLERS = {
+    "do_sample": True, "dry_multiplier": 0, "dynatemp_range": 0, "epsilon_cutoff": 0,
+    "eta_cutoff": 0, "logit_processors": [], "logits_processors": [], "mirostat": 0,
+    "no_repeat_ngram_size": 0, "num_beams": 1, "penalty_alpha": 0, "samplers": [],
+    "smoothing_factor": 0, "tfs_z": 1, "top_a": 0, "top_n_sigma": -1, "typical_p": 1,
+    "xtc_probability": 0,
+}  # fmt: skip
+"""Names, and the value with which each does nothing."""
+_NESTED = ("extra_body", "options", "parameters", "sampling_params", "generation_config")
+TEMPLATE_ARGUMENTS = frozenset({
+    "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents",
+    "max_length", "messages", "padding", "return_assistant_tokens_mask", "return_dict",
+    "return_tensors", "tokenize", "tokenizer_kwargs", "tools", "truncation",
+})  # fmt: skip
+"""Arguments of a chat template that are the gateway's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +102,14 @@ REFUSED: Mapping[str, Refused] = {
     "vllm_xargs": Refused(_ENGINE, ({},)),
     "watermarking": Refused("no reply is marked", (False,)),
     "web_search_options": Refused("the gateway searches nothing"),
+    # what other servers, and earlier releases of vLLM, sample by
+    **{name: Refused(f"send it as {ours}") for name, ours in _OTHER_NAMES.items()},
+    **dict.fromkeys(_OTHER_FORMS, Refused(_FREE, ("",))),
+    **{
+        name: Refused("no such sampler is offered", (neutral,))
+        for name, neutral in _OTHER_SAMPLERS.items()
+    },
+    **dict.fromkeys(_NESTED, Refused("send what it holds as fields of the request itself", ({},))),
 }
 
 WITHOUT_EFFECT = frozenset({

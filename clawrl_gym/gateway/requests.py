@@ -27,7 +27,12 @@ from clawrl_gym.core.types import (
     ToolCall,
 )
 from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.request_fields import REFUSED, WITHOUT_EFFECT, refuse_fields
+from clawrl_gym.gateway.request_fields import (
+    REFUSED,
+    TEMPLATE_ARGUMENTS,
+    WITHOUT_EFFECT,
+    refuse_fields,
+)
 from clawrl_gym.gateway.wire_messages import (
     WireMessage,
     as_tool_messages,
@@ -99,6 +104,8 @@ _LABELS = tuple(label.alias for label in Labels.model_fields.values() if label.a
 class StreamOptions(Fields):
     """How a stream ends."""
 
+    model_config = ConfigDict(extra="allow", frozen=True)
+
     include_usage: bool | None = None
     continuous_usage_stats: Literal[False] | None = None
     include_obfuscation: bool | None = None
@@ -159,7 +166,11 @@ class GenerationRequest(Fields):
     def unread(self) -> list[str]:
         """Names of what had no effect, though somebody may think that it has."""
         named = {name for name, value in (self.model_extra or {}).items() if value is not None}
-        return sorted(named - REFUSED.keys() - WITHOUT_EFFECT)
+        of_stream = (self.stream_options and self.stream_options.model_extra) or {}
+        return [
+            *sorted(named - REFUSED.keys() - WITHOUT_EFFECT),
+            *sorted(f"stream_options.{name}" for name, value in of_stream.items() if value),
+        ]
 
     @property
     def wants_usage(self) -> bool:
@@ -222,12 +233,17 @@ class ChatRequest(GenerationRequest):
     @classmethod
     def _not_deep(cls, kwargs: JsonObject | None) -> JsonObject | None:
         check_depth(kwargs)
+        own = sorted((kwargs or {}).keys() & TEMPLATE_ARGUMENTS)
+        if own:
+            raise ValueError(f"got {', '.join(own)}, which the gateway sets: leave it out")
         return kwargs
 
     @property
     def unread(self) -> list[str]:
         of_messages = {name for message in self.messages for name in message.unread}
-        return [*super().unread, *sorted(of_messages)]
+        is_strict = any(function_of(tool).get("strict") for tool in self.tools or [])
+        of_tools = ["tools.function.strict"] if is_strict else []
+        return [*super().unread, *of_tools, *sorted(of_messages)]
 
     @property
     def has_pictures(self) -> bool:

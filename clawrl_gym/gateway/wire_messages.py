@@ -24,7 +24,7 @@ _KNOWN = frozenset({
     "role", "content", "tool_calls", "tool_call_id", "reasoning_content", "reasoning", "refusal",
     "function_call",
 })  # fmt: skip
-_SAYS_NOTHING = frozenset({"annotations", "audio", "id", "object", "phase", "status", "type"})
+_SAYS_NOTHING = frozenset({"annotations", "id", "object", "phase", "status", "type"})
 """What SDKs write of a reply beside its text."""
 _OPTIONAL = ("tool_calls", "tool_call_id", "reasoning_content")
 """Fields of a message that are passed on where they hold something."""
@@ -125,9 +125,8 @@ def _read(message: JsonObject) -> JsonObject:
     """The fields of a WireMessage."""
     unread = [name for name in message.keys() - _KNOWN - _SAYS_NOTHING if message[name]]
     content, thoughts = _content(message.get("content"), unread)
-    refusal = message.get("refusal")
-    if not content and isinstance(refusal, str):
-        content = refusal
+    for other in ("refusal", "audio"):
+        content = content or _text(message.get(other)) or content
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     role, call_id = message.get("role"), message.get("tool_call_id")
     return {
@@ -142,6 +141,8 @@ def _read(message: JsonObject) -> JsonObject:
 
 def _content(content: object, unread: list[str]) -> tuple[object, str]:
     """What a message says, and what was thought before."""
+    if isinstance(content, dict) and _text(content) is not None:
+        content = [content]  # one part without its list
     if not isinstance(content, list):
         return content, ""  # what it is not is told below
     parts: list[ContentPart] = []
@@ -158,7 +159,8 @@ def _content(content: object, unread: list[str]) -> tuple[object, str]:
             thoughts.append(text or "")
         elif text is not None:
             parts.append({"type": "text", "text": text})
-        if url is None and kind not in (*_TEXT_TYPES, *_THOUGHTS, "refusal"):
+        is_known = kind in (*_TEXT_TYPES, *_THOUGHTS, "refusal")
+        if url is None and part and not (is_known and text is not None):
             unread.append(f"content.{kind}")
     return parts, "\n".join(filter(None, thoughts))
 
@@ -181,7 +183,7 @@ def _text(part: object, levels: int = _DEEPEST_PART) -> str | None:
         return None
     if part.get("type") in _TEXT_TYPES and part.get("text", "") is None:
         return ""
-    names = ["text", part.get("type"), "content", "summary", "source", "transcript"]
+    names = ["text", part.get("type"), "content", "summary", "source", "transcript", "value"]
     if part.get("type") == "text":  # else it is a picture or a file, written as text
         names.append("data")
     for name in names:
@@ -203,7 +205,8 @@ def _call(call: object) -> object:
     if not isinstance(call, dict):
         return call
     function, custom = call.get("function"), call.get("custom")
-    if call.get("type", "function") == "function" and _is_usual(function):
+    is_named = isinstance(call.get("id"), str | None)
+    if is_named and call.get("type", "function") == "function" and _is_usual(function):
         return call
     if not isinstance(function, dict) and isinstance(custom, dict):
         function = {"name": custom.get("name"), "arguments": {"input": custom.get("input")}}

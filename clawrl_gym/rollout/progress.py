@@ -218,7 +218,7 @@ def _text(method: str, observation: object) -> str:
             "wrap the environment so that it speaks text"
         )
     _check_length(f"{method}: an observation", observation)
-    return observation
+    return str.__str__(observation)  # of a class of its own, it could be written as other words
 
 
 def _check_length(name: str, text: str) -> None:
