@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import math
 import random
@@ -24,7 +25,7 @@ import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from itertools import pairwise
@@ -116,10 +117,10 @@ class Client:
             return str(answer.status)
 
 
-async def talk(client: Client, name: str, heard: Heard, until_s: float) -> None:
+async def talk(client: Client, name: str, heard: Heard) -> None:
     """An honest user: short conversations, one request at a time."""
     number = 0
-    while time.monotonic() < until_s:
+    while True:
         number += 1
         messages: list[dict[str, str]] = []
         for turn in range(3):
@@ -135,14 +136,17 @@ async def talk(client: Client, name: str, heard: Heard, until_s: float) -> None:
 
 
 def probes(url: str, duration_s: float) -> list[float]:
-    """Seconds that `/healthz` took, each on a connection of its own."""
+    """Seconds that `/healthz` took, each on a connection of its own; of the last one, seconds until
+    the deadline if it had no answer by then."""
     address, until_s = urlsplit(url), time.monotonic() + duration_s
     took_s: list[float] = []
     while time.monotonic() < until_s:
         began_s = time.perf_counter()
-        connection = HTTPConnection(address.hostname or "", address.port, timeout=60)
-        connection.request("GET", "/healthz")
-        connection.getresponse().read()
+        left_s = max(0.001, until_s - time.monotonic())
+        connection = HTTPConnection(address.hostname or "", address.port, timeout=left_s)
+        with contextlib.suppress(TimeoutError):
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
         connection.close()
         took_s.append(time.perf_counter() - began_s)
         time.sleep(PROBE_EVERY_S)
@@ -169,27 +173,25 @@ def large_bodies(most_bytes: int) -> Iterator[bytes]:
         yield from bodies
 
 
-async def flood(
-    client: Client, most_bytes: int, at_once: int, heard: Heard, until_s: float
-) -> None:
+async def flood(client: Client, most_bytes: int, at_once: int, heard: Heard) -> None:
     """Everything that one key allows, at the same time."""
     bodies = large_bodies(most_bytes)
     numbers = iter(range(10**9))
     replied: deque[str] = deque(maxlen=100)
 
     async def send_large() -> None:
-        while time.monotonic() < until_s:
+        while True:
             path = f"/sessions/large{next(numbers)}/v1/chat/completions"
             heard.answers[f"large {await client.post(path, next(bodies))}"] += 1
 
     async def send_too_large() -> None:
         raw = b" " * (15 * 2**20)
-        while time.monotonic() < until_s:
+        while True:
             heard.answers[f"15 MB {await client.post('/v1/chat/completions', raw)}"] += 1
             await asyncio.sleep(1.0)
 
     async def ask() -> None:
-        while time.monotonic() < until_s:
+        while True:
             messages = [{"role": "user", "content": f"{random.random()} {WORDS}"}]
             body = {"messages": messages, "max_tokens": FLOOD_TOKENS}
             session = f"flood{next(numbers)}"
@@ -201,16 +203,14 @@ async def flood(
                 await asyncio.sleep(0.2)
 
     async def give_feedback() -> None:
-        while time.monotonic() < until_s:
+        while True:
             session = replied.popleft() if replied else "none"
             raw = json.dumps({"session_id": session, "thumb": "down"}).encode()
             heard.answers[f"feedback {await client.post('/v1/feedback', raw)}"] += 1
             await asyncio.sleep(0.2)
 
     asking = [ask() for _ in range(at_once)]
-    with suppress(TimeoutError):  # what is under way ends with the flood
-        async with asyncio.timeout(until_s - time.monotonic()):
-            await tolerant(send_large(), send_large(), send_too_large(), give_feedback(), *asking)
+    await tolerant(send_large(), send_large(), send_too_large(), give_feedback(), *asking)
 
 
 async def tolerant(*works: Coroutine[None, None, None]) -> None:
@@ -220,14 +220,23 @@ async def tolerant(*works: Coroutine[None, None, None]) -> None:
             raise outcome
 
 
+async def for_a_while(work: Coroutine[None, None, None], duration_s: float) -> None:
+    """All ends at the deadline: requests that are under way then are cancelled, and not counted."""
+    try:
+        async with asyncio.timeout(duration_s) as limit:
+            await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+
+
 async def honest(url: str, keys: dict[str, str], phase: str, duration_s: float) -> Heard:
     """All honest users, for so long."""
-    heard, until_s = Heard(), time.monotonic() + duration_s
+    heard = Heard()
     async with connected(url) as http:
         people = [(name, Client(http, keys[name])) for name in HONEST]
-        await tolerant(
-            *(talk(client, f"{name}-{phase}", heard, until_s) for name, client in people)
-        )
+        talks = (talk(client, f"{name}-{phase}", heard) for name, client in people)
+        await for_a_while(tolerant(*talks), duration_s)
     return heard
 
 
@@ -236,8 +245,8 @@ async def flooding(
 ) -> Heard:
     heard = Heard()
     async with connected(url) as http:
-        until_s = time.monotonic() + duration_s
-        await flood(Client(http, keys[FLOODING]), most_bytes, at_once, heard, until_s)
+        client = Client(http, keys[FLOODING])
+        await for_a_while(flood(client, most_bytes, at_once, heard), duration_s)
     return heard
 
 

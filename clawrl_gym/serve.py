@@ -2,6 +2,7 @@
 
 python -m clawrl_gym.serve policy=tiny gateway.port=8808 run.dir=runs/serve
 python -m clawrl_gym.serve print_config=true      # the snippet for openclaw.json
+python -m clawrl_gym.serve print_unit=true        # a systemd unit: docs/operating.md
 
 It goes on with what is in run.dir. This process only holds the port and watches: what serves and
 learns is a child, started again when it dies, while new connections wait.
@@ -34,9 +35,13 @@ async def _hold(config: cg.ServeConfig) -> int:
     """The first process: everything that can be wrong is found before the port is opened."""
     from clawrl_gym.run.clients import write_snippet
     from clawrl_gym.run.preflight import preflight_of_run, preflight_serving
+    from clawrl_gym.run.service_unit import service_unit
 
     if config.print_config:
         sys.stdout.write(write_snippet(config))
+        return 0
+    if config.print_unit:
+        sys.stdout.write(service_unit(config, sys.argv[1:]))
         return 0
     plan = await asyncio.to_thread(preflight_of_run, preflight_serving, config)
     INTERRUPTS.patience_s = HOLDING_S

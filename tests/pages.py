@@ -117,11 +117,11 @@ def _parts(text: str) -> Iterator[list[str]]:
     if not _COMMAND.match(text):
         return
     text = re.sub(r"(?<=\w)(\|\w+)+", "", text)  # one of several: the first
-    lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;")
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;>")
     lexer.whitespace_split = True
     words: list[str] = []
     for word in [*lexer, ";"]:
-        if set(word) <= set("|&;"):
+        if set(word) <= set("|&;>"):
             yield words
             words = []
         else:

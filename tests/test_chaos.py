@@ -194,6 +194,17 @@ def test_each_check_sees_what_it_is_there_for(
     assert name in broken(run)
 
 
+def test_what_is_in_full_files_of_the_logs_is_looked_at_too(run: Path) -> None:
+    for name in ("conversations", "metrics"):
+        log = run / f"{name}.jsonl"
+        first, _, others = log.read_text().partition("\n")
+        (run / f"{name}.000001.jsonl").write_text(first + "\n")
+        log.write_text(others)
+    assert broken(run) == set()
+    rewrite("metrics.000001.jsonl", "1e-06", "0.7")(run)
+    assert broken(run) == {"what_serves_is_what_was_learned"}
+
+
 def test_a_sample_is_too_old_by_the_bound_of_its_run(run: Path) -> None:
     assert broken(run, max_staleness=0) == set()
     execute(run, "UPDATE batches SET version = 2 WHERE sample_id = 1")

@@ -332,6 +332,22 @@ def test_what_is_no_http_is_refused_in_one_line(
     assert live.bench.gateway.stats.failed == 0
 
 
+def test_a_body_that_nobody_reads_and_nobody_could_fills_no_log(
+    live: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    packed: list[Header] = [("Content-Encoding", b"deflate"), ("Content-Length", b"50")]
+
+    async def until_closed() -> bytes:
+        async with live.bench.connection() as (reader, writer):
+            writer.write(request("GET", b"/v1/models", packed, b"x" * 40))
+            begun = await reader.readuntil(b"}}")
+            writer.write(b"x" * 10)
+            return begun + await reader.read()
+
+    assert b"invalid_key" in live.run(asyncio.wait_for(until_closed(), 60))
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_whatever_bytes_come_the_gateway_answers_the_next(live: Live) -> None:
     @settings(max_examples=200, deadline=None)
     @given(raw=st.binary(max_size=200))

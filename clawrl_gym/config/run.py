@@ -127,3 +127,6 @@ class ServeConfig(CommandConfig):
     """False: serve and record only."""
     print_config: bool = False
     """Write the `openclaw.json` snippet to standard output and end."""
+    print_unit: bool = False
+    """Write the systemd unit of this installation and these overrides to standard output and
+    end."""

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from clawrl_gym.gateway.refusals import Refusal, refusal_of
 
@@ -53,6 +54,11 @@ class _Server(web.Server):
 class _Connection(web.RequestHandler):
     __slots__ = ("answer",)
     answer: Answer
+
+    def log_exception(self, *args: Any, **kwargs: Any) -> None:
+        """What a client sends that cannot be read is no failure of ours."""
+        if not isinstance(kwargs.get("exc_info"), HttpProcessingError | web.RequestPayloadError):
+            super().log_exception(*args, **kwargs)
 
     def handle_error(
         self,

@@ -21,7 +21,7 @@ from clawrl_gym.run.folder import read_config_values
 
 FLAG = "--config"
 C = TypeVar("C", bound=Part)
-_OF_ONE_RUN = ("run.dir", "run.name", "resume", "dry_run", "print_config")
+_OF_ONE_RUN = ("run.dir", "run.name", "resume", "dry_run", "print_config", "print_unit")
 """Keys that say which run it was, and not how it ran."""
 _HIDDEN = ("hidden", "[hidden]", "***")
 """How a report, a log and run.json write a key that they do not tell."""
