@@ -73,7 +73,7 @@ _BIAS_RATE = 0.002
 _DECAY = 1e-4
 _IN_CONTEXT_COUNTS = 3.0
 """An answer with what it answers counts for so many others."""
-_TALK_COUNTS = 20.0
+_TALK_COUNTS = 10.0
 _TALK = "talk"
 _CHUNK = 200
 _CLASSES = {"complaint": 1, "praise": 2}
