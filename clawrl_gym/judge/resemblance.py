@@ -45,9 +45,9 @@ _FIRST_SITUATION = _FIRST_CONTEXT + _CONTEXT_PLACES
 _SITUATION_PLACES = 1 << 15
 SIZE = _FIRST_SITUATION + _SITUATION_PLACES
 """Of the table."""
-COMPLAINT_BY_RULE = 0.75
+COMPLAINT_BY_RULE = 0.5
 """Log-odds of a complaint above which a rule's -1 is believed."""
-COMPLAINT = 1.5
+COMPLAINT = 1.75
 """Log-odds above which an answer is a complaint without a rule."""
 COMPLAINT_AFTER_QUESTION = 7.0
 """The same of a rule's -1 after a question of the reply: "no" is an answer there."""
