@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
     (package / "envs").mkdir(parents=True)
     shutil.copytree(source / "envs/sandbox", package / "envs/sandbox")
     (package / "core").mkdir()
-    for name in ("__init__.py", "errors.py", "open_files.py"):
+    for name in ("__init__.py", "errors.py", "open_files.py", "slow_machine.py"):
         shutil.copy(source / "core" / name, package / "core")
     (package / "__init__.py").touch()
     (package / "envs/__init__.py").touch()

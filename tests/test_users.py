@@ -18,6 +18,7 @@ from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.core.ownership import OWNER, id_range, name_of, stored_id, user_of
 from clawrl_gym.run.users import remove_user, user_folder
 from clawrl_gym.store import Store
+from clawrl_gym.store.allowance_file import Taken, write_taken
 from clawrl_gym.store.users import USERS_FILE, Users
 from tests.test_store import make_group, make_sample, update
 from tests.test_store_delete import fill
@@ -226,8 +227,9 @@ async def test_nothing_of_a_removed_user_is_left_in_any_file(tmp_path: Path) -> 
     for session in ("anna/one", "anna/two", "anna0/one", "one"):
         await fill(store, session, 2)
     await store.close()
+    write_taken(tmp_path, Taken({("feedback_per_day", "anna"): (1, 2)}))
     await remove_user(tmp_path, "anna")
-    assert files_with(tmp_path, "anna/") == []
+    assert files_with(tmp_path, "anna/") == files_with(tmp_path, '"anna"') == []
     assert json.loads((tmp_path / USERS_FILE).read_text())["users"][0]["name"] == "anna0"
     assert (user_folder(tmp_path, "anna0") / "checkpoints").is_dir()
     store = Store.open(tmp_path)

@@ -167,6 +167,7 @@ class Gateway:
         """End the requests of a user whose key opens nothing any more."""
         await self._border.turn_out(user)
         self._allowances.forget(user)
+        await self._allowances.save()
 
     async def delete_user(self, user: str) -> int:
         """Delete the sessions of a user who was turned out, with all data; returns how many there

@@ -19,6 +19,7 @@ from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.policy.checkpoints import CHECKPOINTS
 from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.store import Store
+from clawrl_gym.store.allowance_file import forget_taken
 from clawrl_gym.store.schema import DATABASE_FILE
 from clawrl_gym.store.users import Users
 
@@ -101,6 +102,7 @@ async def _remove_alone(folder: Path, users: Users, name: str) -> None:
             await store.delete_user(name)
         finally:
             await store.close()
+    await asyncio.to_thread(forget_taken, folder, name)
     _forget(folder, users, name)
 
 

@@ -61,3 +61,11 @@ def write_taken(folder: Path, taken: Taken) -> None:
         replace_text(path, json.dumps(kept) + "\n")
     except OSError as error:
         _log.warning("%s cannot be written: %s", path, error)
+
+
+def forget_taken(folder: Path, user: str) -> None:
+    """Leave nothing of a removed user in the file. For when nobody serves the folder."""
+    if (folder / ALLOWANCES_FILE).exists():
+        taken = read_taken(folder)
+        taken.forget(user)
+        write_taken(folder, taken)
