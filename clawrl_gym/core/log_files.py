@@ -35,7 +35,7 @@ def is_full_file(name: str, log: str) -> bool:
 
 
 def next_full_file(path: Path) -> Path:
-    """What the file that is written is called once it is full."""
+    """Name of the file that is written, once it is full."""
     full = full_files(path)
     number = 1 + (int(full[-1].suffixes[-2][1:]) if full else 0)
     return path.with_suffix(f".{number:06}{path.suffix}")

@@ -102,7 +102,7 @@ class CpuWaits:
         self._looking: threading.Thread | None = None
 
     def seconds(self) -> float:
-        """Of the time since the first question."""
+        """Seconds waited since the first question."""
         if self._looking is None or not self._looking.is_alive():
             self._looking = threading.Thread(target=self._keep_looking, name="cpu", daemon=True)
             self._looked_s = self._clock()
@@ -141,4 +141,4 @@ class CpuWaits:
 
 
 cpu_waits = CpuWaits()
-"""Of this process's machine."""
+"""The waits on this process's machine."""

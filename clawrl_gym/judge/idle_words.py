@@ -35,7 +35,7 @@ _QUOTED = re.compile(r'(?<=[\w)\]:,] )(?:"[^"\n]{1,200}"|“[^”\n]{1,200}”|�
 """What a text quotes, such as the title of a commit."""
 _STEM_CHARS = 4
 _MAX_NAMED_CHARS = 300
-"""Of an argument whose words count as named: a long one is what the call carries."""
+"""Longest argument whose words count as named: a longer one is what the call carries."""
 _IN_PLACE = "it"
 _UNREADABLE = "invalid"
 """The tool that opencode runs in place of a call that it cannot read."""

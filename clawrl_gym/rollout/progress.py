@@ -121,7 +121,7 @@ class Progress:
         return values
 
     def _waited_s(self) -> float:
-        """Of an environment that counts what its processes waited for a CPU."""
+        """Seconds that its processes waited for a CPU, of an environment that counts them."""
         return _finite("step", "waited_s", getattr(self._env, "waited_s", 0.0))
 
     @property

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Judged(Protocol):
-    """What the store has of earlier processes."""
+    """The store, as far as it tells of earlier processes."""
 
     async def judged_turns(self, newest: int) -> list[JudgedTurn]: ...
 
@@ -60,7 +60,7 @@ class ComplaintWatch:
         self.forget = complaints.forget
 
     async def restore(self, store: Judged, updates: Sequence[UpdateRow], version: int) -> None:
-        """What earlier processes of the run knew; `version` serves now."""
+        """Read what earlier processes of the run knew; `version` serves now."""
         self._complaints.good = min(self._read(), version)
         for turn in await store.judged_turns(RESTORED):
             self.judged(turn)

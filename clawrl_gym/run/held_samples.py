@@ -36,7 +36,7 @@ class HeldSamples:
             self.look(loop.time())
 
     def look(self, now_s: float) -> None:
-        """What waits now, by whose share; what waits no longer than a batch may is not told."""
+        """Tell whose share keeps samples waiting, once they wait longer than a batch may."""
         queue = self._queues.own
         held = queue.held
         self._since_s = {user: self._since_s.get(user, now_s) for user in held}

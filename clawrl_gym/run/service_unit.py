@@ -15,7 +15,7 @@ from clawrl_gym.core.redact import hidden_argument
 from clawrl_gym.run.folder import serving_folder
 
 _VARIABLES = ("PYTHONPATH", "CUDA_VISIBLE_DEVICES", "HF_HOME", "XDG_CACHE_HOME")
-"""What a service does not inherit from the shell that printed its unit."""
+"""Variables that a service does not inherit from the shell that printed its unit."""
 _OF_PRINTING = ("print_unit", "run.dir", "dry_run")
 _UNIT = """\
 # ~/.config/systemd/user/clawrl-gym.service: starts at boot and after a crash.

@@ -1,4 +1,4 @@
-"""What each user took of their allowances, and how often they were refused, as a file.
+"""A file of what each user took of their allowances, and how often they were refused.
 
 It stands beside the run's database and not in it: what a user took is remembered when the sessions
 are deleted that it was taken for.

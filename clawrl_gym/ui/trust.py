@@ -1,4 +1,4 @@
-"""What each user brought to shared weights, and what the guards made of it, for a report."""
+"""A report's account of what each user brought to shared weights, and what guards did."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _SHELL_GRACE_S = 1.0
 _TELLING_S = 1.0
 """A shorter command says nothing about the machine."""
 _TICKS_PER_S = 100.0
-"""Of /proc, on every Linux of today."""
+"""Ticks a second in /proc, on every Linux of today."""
 _CPU_TICKS = (
     '"$(\\builtin read -ra ticks <"/proc/$$/stat" && '
     '\\builtin echo "$((ticks[13] + ticks[14] + ticks[15] + ticks[16]))")"'
@@ -175,7 +175,7 @@ class Shell:
         self._output_bytes = output_bytes
         self._kill_all_but = kill_all_but
         self._ticks = 0
-        """Of CPU time, at the last question."""
+        """CPU ticks used up to the last question."""
         self.pid = 0
         """Number of the shell inside."""
 
