@@ -8,6 +8,7 @@ here: which tokens end a reply, how numbers are cut into tokens, and that the we
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from importlib import metadata
@@ -28,6 +29,7 @@ transformers cuts such texts like GPT-2's."""
 
 def write_folder(file: Path, folder: Path) -> None:
     """Convert a file. Raises ValueError for one that cannot be read, or takes too much room."""
+    folder.mkdir(parents=True, exist_ok=True)
     reader = _read(file)
     _check_quantizations(reader)
     _check_room(reader, folder)
@@ -88,9 +90,10 @@ def _read(file: Path) -> Any:
         return gguf.GGUFReader(file)
     except (OSError, ValueError, IndexError, KeyError) as error:
         if "GGMLQuantizationType" in str(error):
+            number = re.findall(r"\d+", str(error).partition(" is not")[0])[-1:]
             raise ValueError(
-                f"it has a quantization that gguf {metadata.version('gguf')} does not know "
-                f"({error}){_other_quantization()}"
+                f"it has weights of the type {''.join(number)}, a quantization that gguf "
+                f"{metadata.version('gguf')} does not know{_other_quantization()}"
             ) from error
         raise ValueError(
             f"it cannot be read ({type(error).__name__}: {error}), expected a whole GGUF file of "

@@ -61,9 +61,7 @@ def converted(file: Path) -> Path:
     return make_converted(digest_of(file), fill, file.stat().st_size, str(file))
 
 
-def make_converted(
-    digest: str, fill: Callable[[Path], None], size_bytes: int, source: str
-) -> Path:
+def make_converted(digest: str, fill: Callable[[Path], None], size_bytes: int, source: str) -> Path:
     """The folder made of the GGUF file with this SHA-256, by `fill` unless it is here by now.
 
     `source`: what is told of where it comes from. Raises ConfigError.
@@ -118,9 +116,7 @@ def convert(file: Path, folder: Path) -> None:
     say(f"{file.name}: converted in {time.monotonic() - started_s:.0f} s")
 
 
-def run(
-    argv: list[str], variables: dict[str, str], what: str
-) -> subprocess.CompletedProcess[str]:
+def run(argv: list[str], variables: dict[str, str], what: str) -> subprocess.CompletedProcess[str]:
     """A process that shows its progress where somebody looks. Raises ConfigError on a time-out."""
     shown = None if sys.stderr.isatty() else subprocess.PIPE
     try:

@@ -1,5 +1,5 @@
-"""What to serve and where: a shipped model, one of a wheel, a folder, a GGUF file, a run, an address
-or a Hugging Face id, as a folder; the device.
+"""What to serve and where: a shipped model, one of a wheel, a folder, a GGUF file, a run, an
+address or a Hugging Face id, as a folder; the device.
 
 vLLM and the learner load the same folder, so both see the same files. Every wrong name is a
 ConfigError in one line.
@@ -44,6 +44,8 @@ def is_shipped(model: str) -> bool:
     """
     if model in SHIPPED:
         return True
+    if Path(model).suffix == SUFFIX:  # to look at it would be to convert it
+        return False
     try:
         folder = _local(model)
     except ConfigError:

