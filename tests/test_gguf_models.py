@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.policy import models
 from clawrl_gym.policy.gguf_conversion import write_folder
 from clawrl_gym.policy.gguf_models import gguf_of
 from clawrl_gym.policy.models import find_model, is_shipped, resolve_model
 from clawrl_gym.policy.servable import model_problems
+from clawrl_gym.trainers.model import PackedModel
+from clawrl_gym.trainers.packing import make_packs
+from tests.test_model import make_samples
 from tests.tiny_gguf import write_gguf
 
 pytestmark = pytest.mark.timeout(600)
@@ -62,6 +67,19 @@ def test_a_converted_model_is_the_one_that_the_file_holds(tmp_path: Path, cache:
     written = next(t for t in gguf.GGUFReader(file).tensors if t.name == "blk.1.ffn_down.weight")
     values = torch.from_numpy(gguf.dequantize(written.data, written.tensor_type))
     assert torch.equal(ours.model.layers[1].mlp.down_proj.weight.data, values)
+
+    assert our_tokens.pad_token is None, "packs need none"
+    assert "lm_head.weight" not in load_file(folder / "model.safetensors"), "it is tied"
+    sample = replace(make_samples([40])[0], ids_T=ids[:40])
+    net = PackedModel(str(folder), "cpu")
+    scores = net.score(make_packs([sample], 64)[0])
+    expected = torch.log_softmax(logits[0], -1)
+    chosen = [float(expected[i - 1, ids[i]]) for i, m in enumerate(sample.mask_T) if m]
+    assert scores.logprobs_M.tolist() == pytest.approx(chosen, abs=1e-4)
+    scores.logprobs_M.sum().backward()
+    head, embedding = net.net.get_output_embeddings(), net.net.get_input_embeddings()
+    assert head.weight is embedding.weight
+    assert embedding.weight.grad.abs().sum() > 0
 
 
 @pytest.mark.slow
@@ -185,3 +203,36 @@ def test_a_file_without_a_chat_template_is_refused_as_any_such_model(tmp_path: P
     write_folder(file, tmp_path / "out")
     (problem,) = model_problems(tmp_path / "out", PolicyConfig(max_model_len=512))
     assert re.search("has no chat template .* instruction-tuned", problem)
+
+
+def test_a_file_of_the_hub_is_taken_from_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repository as huggingface_hub keeps it, and no network."""
+    from huggingface_hub import constants
+
+    commit = "0" * 40
+    repository = tmp_path / "hub" / "models--some--model-GGUF"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(commit)
+    write_gguf(repository / "snapshots" / commit / "q8.gguf", "Q8_1")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for look in (resolve_model, find_model):
+        with pytest.raises(
+            ConfigError, match="q8.gguf cannot be converted: it has weights in Q8_1"
+        ):
+            look("some/model-GGUF/q8.gguf")
+        with pytest.raises(ConfigError, match="'some/model-GGUF/q4.gguf' is not in the local cach"):
+            look("some/model-GGUF/q4.gguf")
+
+
+def test_what_a_repository_of_gguf_files_lacks_is_said() -> None:
+    names = {"README.md", "q4.gguf", "q8.gguf"}
+    with pytest.raises(ConfigError, match=r"expected one of them: policy.model=a/b/q4.gguf"):
+        models._check_listed("a/b", None, names)
+    file = models._HUB_GGUF.match("a/b/q5.gguf")
+    with pytest.raises(ConfigError, match=r"has no q5.gguf, expected .*\(q4.gguf, q8.gguf\)"):
+        models._check_listed("a/b/q5.gguf", file, names)
+    models._check_listed("a/b", None, names | {"config.json"})
+    models._check_listed("a/b/q4.gguf", models._HUB_GGUF.match("a/b/q4.gguf"), names)

