@@ -220,19 +220,21 @@ def test_a_file_of_the_hub_is_taken_from_its_cache(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for look in (resolve_model, find_model):
         with pytest.raises(
-            ConfigError, match="q8.gguf cannot be converted: it has weights in Q8_1"
+            ConfigError, match=r"q8.gguf cannot be converted: it has weights in Q8_1"
         ):
             look("some/model-GGUF/q8.gguf")
-        with pytest.raises(ConfigError, match="'some/model-GGUF/q4.gguf' is not in the local cach"):
+        with pytest.raises(
+            ConfigError, match=r"'some/model-GGUF/q4.gguf' is not in the local cach"
+        ):
             look("some/model-GGUF/q4.gguf")
 
 
 def test_what_a_repository_of_gguf_files_lacks_is_said() -> None:
     names = {"README.md", "q4.gguf", "q8.gguf"}
     with pytest.raises(ConfigError, match=r"expected one of them: policy.model=a/b/q4.gguf"):
-        models._check_listed("a/b", None, names)
-    file = models._HUB_GGUF.match("a/b/q5.gguf")
+        models.check_listed("a/b", None, names)
+    file = models.HUB_GGUF.match("a/b/q5.gguf")
     with pytest.raises(ConfigError, match=r"has no q5.gguf, expected .*\(q4.gguf, q8.gguf\)"):
-        models._check_listed("a/b/q5.gguf", file, names)
-    models._check_listed("a/b", None, names | {"config.json"})
-    models._check_listed("a/b/q4.gguf", models._HUB_GGUF.match("a/b/q4.gguf"), names)
+        models.check_listed("a/b/q5.gguf", file, names)
+    models.check_listed("a/b", None, names | {"config.json"})
+    models.check_listed("a/b/q4.gguf", models.HUB_GGUF.match("a/b/q4.gguf"), names)

