@@ -26,7 +26,7 @@ from clawrl_gym.policy.models import find_model, is_shipped, resolve_model
 from clawrl_gym.policy.servable import model_problems
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
-from tests.test_model import make_samples
+from tests.reference.tiny_model import make_samples
 from tests.tiny_gguf import write_gguf
 
 pytestmark = pytest.mark.timeout(600)
@@ -77,7 +77,8 @@ def test_a_converted_model_is_the_one_that_the_file_holds(tmp_path: Path, cache:
     chosen = [float(expected[i - 1, ids[i]]) for i, m in enumerate(sample.mask_T) if m]
     assert scores.logprobs_M.tolist() == pytest.approx(chosen, abs=1e-4)
     scores.logprobs_M.sum().backward()
-    head, embedding = net.net.get_output_embeddings(), net.net.get_input_embeddings()
+    inner: Any = net.net
+    head, embedding = inner.get_output_embeddings(), inner.get_input_embeddings()
     assert head.weight is embedding.weight
     assert embedding.weight.grad.abs().sum() > 0
 
@@ -195,6 +196,16 @@ def test_numbers_are_cut_as_the_files_own_tokenizer_does(tmp_path: Path) -> None
     space = "Ġ"
     assert pieces["smollm"] == ["a", space + space, "1", "2"]
     assert pieces["gpt-2"] == ["a", space, space + "12"]
+
+
+@pytest.mark.slow
+def test_a_tokenizer_that_cuts_by_an_unknown_rule_is_warned_of(tmp_path: Path) -> None:
+    said = {}
+    for kind in ("gpt-2", "smollm", "llama-bpe", "something-new"):
+        file = write_gguf(tmp_path / kind / "model.gguf", words={"pre": kind})
+        said[kind] = write_folder(file, tmp_path / kind / "out")
+    assert [kind for kind, words in said.items() if words] == ["something-new"]
+    assert "the rule 'something-new', which is not known" in said["something-new"]
 
 
 @pytest.mark.slow

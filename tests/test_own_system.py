@@ -50,7 +50,11 @@ async def test_a_second_turn_extends_the_first_though_its_reply_was_spelt_oddly(
 async def test_a_hint_stands_at_the_end_of_the_last_user_message_and_nowhere_else(
     template: RealTemplate,
 ) -> None:
-    messages = [user("Name 12 things."), {"role": "assistant", "content": "No."}, user("Please!")]
+    messages: list[Message] = [
+        user("Name 12 things."),
+        {"role": "assistant", "content": "No."},
+        user("Please!"),
+    ]
     plain_T = await template.render({"messages": messages})
     hinted = with_hint(messages, "\n\n[hint]\n\nSay yes.")
     assert hinted is not None

@@ -25,10 +25,12 @@ _SINGLE_DIGITS = (
 )  # fmt: skip
 """Values of `tokenizer.ggml.pre` whose numbers are cut into digits first, as llama.cpp does it;
 transformers cuts such texts like GPT-2's."""
+_LIKE_GPT2 = ("", "default", "gpt-2", "phi-2", "olmo", "mpt", "jina-es", "jina-de", "roberta-bpe")
 
 
-def write_folder(file: Path, folder: Path) -> None:
-    """Convert a file. Raises ValueError for one that cannot be read, or takes too much room."""
+def write_folder(file: Path, folder: Path) -> str:
+    """Convert a file; returns what is uncertain of it, or nothing. Raises ValueError for one that
+    cannot be read, or takes too much room."""
     folder.mkdir(parents=True, exist_ok=True)
     reader = _read(file)
     _check_quantizations(reader)
@@ -53,6 +55,11 @@ def write_folder(file: Path, folder: Path) -> None:
     cut_numbers(tokenizer, reader)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    cut = unknown_cut(reader)
+    return cut and (
+        f"warning: its tokenizer cuts texts before merging by the rule {cut!r}, which is not known "
+        "here: they are cut like GPT-2's, and some prompts have other tokens than in training"
+    )
 
 
 def element_type(reader: Any) -> str:
@@ -81,6 +88,18 @@ def cut_numbers(tokenizer: Any, reader: Any) -> None:
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
             ]
         )
+
+
+def unknown_cut(reader: Any) -> str:
+    """The rule of cutting that nobody here knows; empty where it is known."""
+    from transformers.integrations.gguf import gguf_tokenizer_mapping as mapping
+
+    model, kind = (reader.get_field(f"tokenizer.ggml.{name}") for name in ("model", "pre"))
+    if model is None or model.contents() != "gpt2" or kind is None:
+        return ""
+    known = {*_SINGLE_DIGITS, *_LIKE_GPT2, *mapping.GGUF_PRE_TOKENIZER_SPLITS}
+    name = str(kind.contents())
+    return "" if name in known else name
 
 
 def _read(file: Path) -> Any:
@@ -161,7 +180,7 @@ def _forget_quantization(model: Any) -> None:
 def main() -> int:
     file, folder = Path(sys.argv[1]), Path(sys.argv[2])
     try:
-        write_folder(file, folder)
+        sys.stdout.write(write_folder(file, folder))
     except (ValueError, NotImplementedError, KeyError) as error:
         why = " ".join(str(error).split())
         sys.stdout.write(f"the GGUF file {file} cannot be converted: {why}\n")

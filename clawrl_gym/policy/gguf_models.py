@@ -113,6 +113,8 @@ def convert(file: Path, folder: Path) -> None:
             f"the GGUF file {file} could not be converted ({ended(done)}), expected a model of a "
             "kind that transformers reads"
         )
+    if done.stdout.strip():
+        say(f"{file.name}: {done.stdout.strip()}")
     say(f"{file.name}: converted in {time.monotonic() - started_s:.0f} s")
 
 
