@@ -48,11 +48,11 @@ def test_the_prompt_is_the_package_s_question_under_its_system_prompt():
 def test_no_question_of_training_is_measured(family):
     source = source_of(family)
     train, held_out = (
-        {source.load(task_id).prompt for task_id in source.ids(split)[:400]}
+        {source.load(task_id).prompt for task_id in source.ids(split)[:100]}
         for split in ("train", "heldout")
     )
     assert not train & held_out
-    assert len(held_out) > 10
+    assert len(held_out) > 5
 
 
 def test_tasks_follow_from_their_ids_alone():
@@ -136,36 +136,27 @@ def test_wrong_options_are_refused_before_a_start(options, message):
 
 
 def test_a_family_with_too_few_questions_says_so():
-    source = source_of(
-        "chain_sum", chain_sum={"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
-    )
-    assert source.load("gym-chain_sum-heldout-000999")
-    one = source_of(
-        "count_bits", count_bits={"min_n": 1, "max_n": 1}
-    )
+    source = source_of("count_bits", count_bits={"min_n": 1, "max_n": 1})
     with pytest.raises(TaskError, match="it makes too few different ones"):
-        for task_id in (*one.ids("train")[:50], *one.ids("heldout")[:50]):
-            one.load(task_id)
+        source.load("gym-count_bits-heldout-000000")
 
 
 def test_a_missing_package_says_how_to_get_it(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "reasoning_gym"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
-    with pytest.raises(
-        ConfigError, match=r"needs the package reasoning-gym.*clawrl-gym\[reasoning\]"
-    ):
+    with pytest.raises(ConfigError, match=r"needs the package reasoning-gym.*: make setup"):
         SingleReplyEnv(tasks="reasoning_gym")
 
 
 @pytest.mark.slow
-def test_every_family_of_the_package_makes_tasks_that_its_own_answer_solves():
-    without = {
-        "arc_agi": "needs data that is read from the network",
-    }
-    for family in sorted(set(DATASETS) - set(without)):
+def test_every_family_makes_tasks_that_the_package_s_own_answer_solves():
+    unsolved = set()
+    for family in sorted(set(DATASETS) - {"composite"}):  # that one mixes others, which it is given
         source = source_of(family)
-        for split in ("train", "heldout"):
-            task = source.load(f"gym-{family}-{split}-000000")
-            if task.solution is not None:
-                assert graded(task, task.solution).reward >= 0.99, family
+        task = source.load(f"gym-{family}-heldout-000000")
+        if task.solution is None:
+            unsolved.add(family)
+        else:
+            assert graded(task, task.solution).reward >= 0.99, family
+    assert unsolved == {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"}

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, TaskError
+from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.report import Grade, report_of
 from clawrl_gym.envs.task_ids import (
@@ -136,8 +137,8 @@ def reasoning_tasks(
         from reasoning_gym.utils import SYSTEM_PROMPTS
     except ImportError as error:
         raise ConfigError(
-            f"env.tasks=reasoning_gym needs the package reasoning-gym ({error}): pip install "
-            "'clawrl-gym[reasoning]'"
+            f"env.tasks=reasoning_gym needs the package reasoning-gym ({error}): "
+            f"{how_to_install('reasoning')}"
         ) from error
     chosen = select_families(sorted(DATASETS), DEFAULTS if families is None else families)
     unused = sorted(set(options) - set(chosen))
