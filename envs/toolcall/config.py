@@ -45,6 +45,9 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
     tasks, or a folder or file of BFCL, tau-bench or tau2-bench."""
     families: list[str] | None = None
     """Only these generated families; None takes all."""
+    example: bool = False
+    """The system message shows another training task of the same family with the replies that
+    solve it, as `agent.protocol=text` writes them."""
     mcp: list[McpServerConfig] = Field(default_factory=list)
     """MCP servers that every task's tools are completed with."""
     user: Literal["scripted", "model"] = "scripted"
