@@ -43,3 +43,7 @@ class TextAgent:
 
     def action(self, reply: Message) -> Action | ParseFailure:
         return Action(text_of(reply).strip())
+
+    def reply(self, action: str) -> Message:
+        """The reply that asks for an action; inverse of `action`, for demonstrations."""
+        return {"role": "assistant", "content": action}

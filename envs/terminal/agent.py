@@ -32,6 +32,9 @@ class TerminalAgent(TextAgent):
             )
         return Action(blocks[0])
 
+    def reply(self, action: str) -> Message:
+        return {"role": "assistant", "content": reply_text(action)}
+
 
 def reply_text(command: str) -> str:
     """The reply that asks for `command`; inverse of `TerminalAgent.action`."""
