@@ -17,6 +17,9 @@ class TextAgent:
     Agents that read their action out of the reply's text extend it.
     """
 
+    ending: str | None = None
+    """Action that ends an episode whose task does not end it; None: each one does."""
+
     def __init__(self, system: str | None = None) -> None:
         self._system = system or None
         """None: there is no system message."""

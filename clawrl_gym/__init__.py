@@ -6,8 +6,9 @@
     print(run.evaluations[10].success, run.report)
 
 **Commands as functions** (each with a twin that ends in `_async`): `run_training`, `run_sft`,
-`run_serving`, `run_evaluation`, `run_comparison`, `run_episode`; `load_config` makes their configurations as the
-command line does; `write_report` draws a run again, `export_run` writes its model to hand on.
+`run_serving`, `run_evaluation`, `run_comparison`, `run_episode`; `load_config` makes their
+configurations as the command line does; `write_report` draws a run again, `export_run` writes its
+model to hand on.
 
 **Parts for a loop of one's own**: `ServedPolicy` (vLLM behind the gateway, new weights swapped in
 while it serves), `Environments` (episodes, groups, evaluations), `Learner` (samples in, weights

@@ -196,7 +196,7 @@ def _as_begun(config: ServeConfig) -> ServeConfig:
 
 
 def _sft_config(arguments: list[str]) -> SftConfig:
-    """What is learned from may stand without its key; `resume=` takes the run's own configuration."""
+    """What is learned from may stand without its key; `resume=` takes the run's own keys."""
     if split_config(arguments)[0] is not None:
         raise ConfigError(f"got {FLAG}, expected keys, or resume=FOLDER to go on with a run")
     places = _bare(arguments)

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -33,6 +34,9 @@ _MOST_LOST = 20
 class Demonstrator(Protocol):
     """An agent that can write the reply that asks for an action."""
 
+    ending: str | None
+    """Action that ends an episode whose task does not end it."""
+
     def reply(self, action: str) -> Message: ...
 
 
@@ -52,7 +56,9 @@ class _Oracle:
     ) -> PolicyReply:
         try:
             if self._actions is None:
-                self._actions = iter(await asyncio.to_thread(self.env.unwrapped.solve))
+                solution = await asyncio.to_thread(self.env.unwrapped.solve)
+                ending = self.agent.ending
+                self._actions = chain(solution, [] if ending is None else [ending])
             action = await asyncio.to_thread(next, self._actions, None)
         except ClawError as error:
             raise PolicyError(f"the oracle failed: {error}") from error

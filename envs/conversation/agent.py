@@ -26,6 +26,9 @@ from clawrl_gym.core.types import Message, Tool
 class ConversationAgent:
     """Observations are what the user says, or the results of the reply's tool calls."""
 
+    ending: str | None = None
+    """None: each task ends its episode."""
+
     def __init__(self, system: str | None = None) -> None:
         self._system = system
 

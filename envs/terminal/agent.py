@@ -20,6 +20,8 @@ _BLOCK = re.compile(r"```(?:bash|sh)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 class TerminalAgent(TextAgent):
     """Replies hold exactly one fenced block; anything around it is free text."""
 
+    ending = "submit"
+
     def __init__(self, system: str | None = None) -> None:
         super().__init__()
         self._system = SYSTEM if system is None else system
