@@ -36,7 +36,7 @@ TEMPLATE = (
 )
 """Says itself which tokens are the assistant's, as trl needs it."""
 BATCH, EPOCHS, SEED = 4, 2, 3
-WORDS = "copy the file a.txt to b.csv, print its first lines; then sort them".split()
+WORDS = ("copy", "the", "file", "a.txt", "to", "b.csv", "print", "its", "first", "lines")
 
 
 def said(draw: random.Random) -> str:
@@ -169,7 +169,9 @@ def test_the_tokens_that_count_are_trls(tmp_path: Path, make: Any) -> None:
         assert sample.ids_T == list(row["input_ids"])[:length]
         assert after in ("", "\n"), "what the template writes behind the end of a reply"
         labels = list(row["labels"])[:length]
-        assert [t if m else -100 for t, m in zip(sample.ids_T, sample.mask_T, strict=True)] == labels
+        assert [
+            t if m else -100 for t, m in zip(sample.ids_T, sample.mask_T, strict=True)
+        ] == labels
         assert any(sample.mask_T)
 
 

@@ -83,6 +83,10 @@ class ChatRenderer:
         masked = self._specials.mask(list(messages), masks), self._specials.mask(list(tools), masks)
         return self._specials.ids(self._render(*masked, {}, asks=True), masks)
 
+    def decode(self, ids_T: list[int]) -> str:
+        """The text of ids, special tokens included."""
+        return str(self._tokenizer.decode(ids_T))
+
     def _reply_ids(
         self, prompt: str, whole: str, prompt_T: list[int], masks: dict[str, str]
     ) -> list[int]:
@@ -134,11 +138,11 @@ class ChatRenderer:
 
     def _check_written(self, chat: Chat, messages: list[Message], tools: list[Tool]) -> None:
         """Raises BadRow for tools, or calls of them, that the chat template leaves out."""
-        calls = [call for message in messages for call in message.get("tool_calls") or ()]
+        calls = any(message.get("tool_calls") for message in messages)
         if not calls and not tools:
             return
         text = self._render(messages, tools, chat.template)
-        if any(str(call.get("function", {}).get("name")) not in text for call in calls):
+        if calls and text == self._render(_without_calls(messages), tools, chat.template):
             raise BadRow("tool calls, which the model's chat template does not write")
         if tools and text == self._render(messages, [], chat.template):
             raise BadRow("tools, which the model's chat template does not write")
@@ -161,6 +165,13 @@ class ChatRenderer:
             created_s=0.0,
             tools=chat.tools,
         )
+
+
+def _without_calls(messages: Sequence[Message]) -> list[Message]:
+    bare = [message.copy() for message in messages]
+    for message in bare:
+        message.pop("tool_calls", None)
+    return bare
 
 
 def _end_ids_in(folder: Path) -> list[object]:

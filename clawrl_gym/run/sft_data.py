@@ -140,7 +140,7 @@ class SftReader:
                 yield from self._chats(place)
 
     def _samples(self, example: _Example) -> Iterator[Sample]:
-        merged = merge_turns(example.turns)
+        merged = merge_turns(example.turns, self._renderer.decode)
         self._forks.update(merged.forks)
         longest = self._config.policy.max_model_len
         for segment in merged.sequences:
