@@ -67,10 +67,12 @@ def test_a_template_that_drops_thoughts_makes_a_sequence_of_each_reply(tmp_path:
 
 def test_letters_that_would_melt_into_the_prompt_stay_apart(tmp_path: Path) -> None:
     """The policy has read the prompt before it says anything."""
-    render = renderer(tmp_path, TEMPLATE.replace("assistant\n{% endif %}", "assistant\nco{% endif %}")
-                      .replace("<|im_start|>{{ message.role }}\n",
-                               "<|im_start|>{{ message.role }}\n{% if message.role == 'assistant' %}"
-                               "co{% endif %}"))  # fmt: skip
+    asked = TEMPLATE.replace("assistant\n{% endif %}", "assistant\nco{% endif %}")
+    template = asked.replace(
+        "{{ message.content or '' }}",
+        "{% if message.role == 'assistant' %}co{% endif %}{{ message.content or '' }}",
+    )
+    render = renderer(tmp_path, template)
     (turn,) = render.turns(chat(USER, {"role": "assistant", "content": "py"}), "s")
     whole = render._tokenizer("copy", add_special_tokens=False)["input_ids"]
     assert len(whole) == 1, "the two are one token of this tokenizer"
@@ -100,8 +102,8 @@ def test_a_completion_of_plain_text_gets_an_end(tmp_path: Path) -> None:
 def test_end_tokens_are_the_servers(tmp_path: Path) -> None:
     render = renderer(tmp_path, eos_token="<|endoftext|>")
     file = tmp_path / "model" / "generation_config.json"
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "qwen3"}')
     with pytest.raises(BadRow, match=r"ends otherwise than with the model's end token"):
-        (tmp_path / "model" / "config.json").write_text('{"model_type": "qwen3"}')
         render.turns(chat(USER, REPLY), "s")
     file.write_text('{"eos_token_id": [0, 2]}')
     (turn,) = ChatRenderer(tmp_path / "model").turns(chat(USER, REPLY), "s")

@@ -1,10 +1,13 @@
-"""The command `sft`: what it learns from, what it leaves out, how it goes on, and what refuses it."""
+"""The command `sft`: what it learns from and leaves out, how it goes on, what it refuses."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +130,8 @@ def test_rows_that_cannot_be_learned_from_are_counted_with_their_places(model: P
         "left out 4: roles out of order (chats.jsonl line 4, chats.jsonl line 5, "
         "chats.jsonl line 7, ...)",
         "left out 1: no JSON (chats.jsonl line 3)",
-        "left out 1: no JSON object (chats.jsonl line 10)",
         "left out 1: longer than policy.max_model_len=512 tokens (chats.jsonl line 6)",
+        "left out 1: no JSON object (chats.jsonl line 10)",
     ]
 
 
@@ -162,14 +165,12 @@ async def _play(folder: Path, model: Path, episodes: list[tuple[str, float | Non
         row = read_row(a_chat(f"do {task}", words, "done"), "all")
         for turn in renderer.turns(row, session):  # type: ignore[arg-type]
             await store.add_turn(as_sampled(turn))
-        await store.end_session(session, reward, "terminated", None)
+        await store.end_session(session, reward=reward, stop_reason="terminated")
     await store.close()
 
 
 def as_sampled(turn: Turn) -> Turn:
     """Greedily, which RL could not learn from; some log-probs are not known."""
-    from dataclasses import replace
-
     unknown: list[float | None] = [None for _ in turn.sampled_ids_T]
     versions = [0 for _ in turn.sampled_ids_T]
     return replace(
@@ -318,7 +319,7 @@ def test_an_epoch_takes_everything_once() -> None:
     order = BatchOrder(samples=10, batch=4, seed=1)
     epochs = [[order.indices(3 * epoch + n) for n in range(3)] for epoch in range(2)]
     assert [list(map(len, epoch)) for epoch in epochs] == [[4, 4, 2]] * 2
-    assert [sorted(sum(epoch, [])) for epoch in epochs] == [list(range(10))] * 2
+    assert [sorted(chain(*epoch)) for epoch in epochs] == [list(range(10))] * 2
     assert epochs[0] != epochs[1]
     assert epochs[0] != [BatchOrder(10, 4, 2).indices(n) for n in range(3)]
 
@@ -385,7 +386,7 @@ def refusals(*arguments: str) -> str:
 
 
 @pytest.fixture
-def places(model: Path) -> Iterator[Callable[[str], str]]:
+def places(model: Path) -> Callable[[str], str]:
     write(CHATS, "good.jsonl")
     write([], "empty.jsonl")
     write(["{", "["], "no_json.jsonl")
@@ -397,7 +398,7 @@ def places(model: Path) -> Iterator[Callable[[str], str]]:
     settings = json.loads((bare / "tokenizer_config.json").read_text())
     del settings["chat_template"]
     (bare / "tokenizer_config.json").write_text(json.dumps(settings))
-    yield lambda text: text.format(model=model)
+    return lambda text: text.format(model=model)
 
 
 REFUSED = [
@@ -429,8 +430,6 @@ REFUSED = [
 def test_what_cannot_be_learned_from_is_one_clear_line(
     arguments: str, says: str, places: Callable[[str], str], model: Path
 ) -> None:
-    import re
-
     given = places(arguments).split()
     if "resume" not in arguments and "policy.m" not in arguments:
         given += [f"policy.model={model}", "policy.max_model_len=512"]

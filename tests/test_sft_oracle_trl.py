@@ -1,4 +1,4 @@
-"""Supervised learning takes the steps of trl's SFTTrainer: which tokens count, every loss, weights."""
+"""Supervised learning takes the steps of trl's SFTTrainer: the same tokens, losses and weights."""
 
 from __future__ import annotations
 

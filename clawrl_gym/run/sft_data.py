@@ -11,9 +11,9 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.config import SftConfig
 from clawrl_gym.config.part import leaf
@@ -340,15 +340,16 @@ def _table_rows(file: Path) -> Iterator[Row]:
         ) from None
     number = 0
     try:
-        batches: Any = (
-            parquet.ParquetFile(file).iter_batches(1000)
-            if file.suffix == ".parquet"
-            else ipc.open_stream(file.open("rb"))
-        )
-        for batch in batches:
-            for row in batch.to_pylist():
-                number += 1
-                yield f"{file.name} row {number}", row
+        with ExitStack() as opened:
+            if file.suffix == ".parquet":
+                batches = opened.enter_context(parquet.ParquetFile(file)).iter_batches(1000)
+            else:
+                source = opened.enter_context(pyarrow.memory_map(str(file)))
+                batches = opened.enter_context(ipc.open_stream(source))
+            for batch in batches:
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{file.name} row {number}", row
     except (pyarrow.ArrowException, OSError) as error:
         message = " ".join(str(error).split())[:200]
         raise ConfigError(f"cannot read {file}: {message}") from error
