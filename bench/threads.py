@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import multiprocessing
 import random
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -214,4 +213,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -175,8 +175,8 @@ class RateWindow:
     def rate(self, now_s: float | None = None, since_s: float | None = None) -> float:
         """Per second; a window that is not full yet is divided by its age, at least a second.
 
-        `since_s`: a window that would begin later begins there, so that it holds a whole update. What
-        is older than the window is forgotten.
+        `since_s`: a window that would begin later begins there, so that it holds a whole update.
+        What is older than the window is forgotten.
         """
         now_s = time.monotonic() if now_s is None else now_s
         begin_s = now_s - self._window_s

@@ -130,7 +130,7 @@ def command(
 def module_path(base: Mapping[str, str]) -> str:
     """PYTHONPATH of a process in another folder, which finds the modules that this one finds."""
     entries = filter(None, base.get("PYTHONPATH", "").split(os.pathsep))
-    return os.pathsep.join([*map(os.path.abspath, entries), os.getcwd()])
+    return os.pathsep.join([*map(os.path.abspath, entries), str(Path.cwd())])
 
 
 def _adapter_options(config: PolicyConfig, model_dir: Path, adapter: AdapterConfig) -> list[str]:
@@ -175,8 +175,6 @@ def environment(
     }
     if adapters:
         values["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
-    if not is_eager(config):
-        values.setdefault("VLLM_CACHE_ROOT", str(compile_cache()))
     if device == "cpu":
         values |= {
             "OMP_NUM_THREADS": str(threads_of(config.threads, _servers_here(config))),

@@ -196,6 +196,7 @@ class PolicyServer:
                 self._config, self.key, self._device, base, adapters=self._adapter is not None
             )
             environment["TMPDIR"] = str(self._scratch_of_process().path)
+            environment.setdefault("VLLM_CACHE_ROOT", str(launch.compile_cache()))
             environment["PYTHONPATH"] = launch.module_path(base)
             with self._log_path.open("ab") as output:
                 # By a relative name: vLLM finds what it compiled for a model of the same name only.

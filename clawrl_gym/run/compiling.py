@@ -1,7 +1,7 @@
-"""Whether vLLM compiles the model (`policy.enforce_eager=null`): where the run's length pays it back.
+"""Whether vLLM compiles the model (`policy.enforce_eager=null`): where the run pays it back.
 
-On a CPU it does not pay. On a GPU compiling and capturing graphs cost a start; each token is cheaper
-then. How much cheaper has not been measured here, so that half is assumed.
+On a CPU it does not pay. On a GPU compiling and capturing graphs make the start longer and each
+token cheaper. How much cheaper has not been measured here, so half is assumed.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def with_compiling(
     cost_s = _CACHED_S if cached else _COMPILE_S
     is_eager = _SAVED * eager_s < cost_s
     return _with(config, is_eager=is_eager), (
-        f"policy.enforce_eager={str(is_eager).lower()}: generating about {tokens:,.0f} tokens takes "
-        f"some {eager_s:,.0f} s without graphs, of which they save about {_SAVED:.0%}; making them "
-        f"takes about {cost_s:.0f} s" + (" with what is cached" if cached else "")
+        f"policy.enforce_eager={str(is_eager).lower()}: without graphs some {eager_s:,.0f} s go "
+        f"into generating about {tokens:,.0f} tokens, of which graphs should save {_SAVED:.0%}; "
+        f"making them takes about {cost_s:.0f} s" + (" with what is cached" if cached else "")
     )
 
 

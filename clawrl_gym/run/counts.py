@@ -54,7 +54,8 @@ class TrainingCounts:
         of_tasks: Callable[[], Mapping[str, float]] = dict,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`of_tasks`: what there is to know of how tasks are drawn. `now`: the clock, in seconds."""
+        """`of_tasks`: what there is to know of how tasks are drawn. `now`: the clock, in
+        seconds."""
         self._now = now
         self._of_tasks = of_tasks
         self._total_steps = total_steps

@@ -37,8 +37,8 @@ def compose_sized(command: str, arguments: Sequence[str], model: type[C]) -> C:
     Raises ConfigError.
     """
     config = compose(command, arguments, model)
-    added = _groups_of_model(config, command, arguments)
-    return compose(command, [*arguments, *added], model) if added else config
+    groups = _groups_of_model(config, command, arguments)
+    return compose(command, [*arguments, *groups], model) if groups else config
 
 
 def settings_note(config: CommandConfig | EvaluateConfig, parameters: int) -> str | None:
@@ -72,7 +72,7 @@ def _groups_of_model(
     by_preset = policy.size != SHIPPED_SIZE and "size" not in given
     if by_preset or is_shipped(policy.model):
         return []
-    added = []
+    added: list[str] = []
     if choices(command, arguments).get("policy") == SHIPPED_SIZE:
         if "policy" in given:  # is reported: see settings_note
             return []

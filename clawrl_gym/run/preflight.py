@@ -37,9 +37,9 @@ from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.rollout.curriculum import curriculum_of
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.run.compiling import with_compiling
 from clawrl_gym.run.contradictions import contradictions, idle_control, missing_hints
 from clawrl_gym.run.endpoint import endpoint_look
-from clawrl_gym.run.compiling import with_compiling
 from clawrl_gym.run.envs import check_agent, check_env, key_of, settle
 from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
 from clawrl_gym.run.joining import membership
