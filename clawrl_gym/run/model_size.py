@@ -37,9 +37,8 @@ def compose_sized(command: str, arguments: Sequence[str], model: type[C]) -> C:
     Raises ConfigError.
     """
     config = compose(command, arguments, model)
-    if groups := _groups_of_model(config, command, arguments):
-        return compose(command, [*arguments, *groups], model)
-    return config
+    groups: list[str] = _groups_of_model(config, command, arguments)
+    return compose(command, [*arguments, *groups], model) if groups else config
 
 
 def settings_note(config: CommandConfig | EvaluateConfig, parameters: int) -> str | None:
