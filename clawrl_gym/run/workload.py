@@ -12,15 +12,15 @@ _TURNS = 3
 """Of an episode that may have more: a guess."""
 _REPLY_SHARE = 0.5
 """Of the longest reply: a guess."""
-_PROMPT_TOKENS = 200
-"""Read before each reply, beside the episode so far: a guess."""
+_PROMPT_TOKENS = 100
+"""New before each reply: a guess."""
 GPU_EAGER_TOKENS_PER_S = 1300.0
 """Generated with 128 requests on an H200, without graphs: as many with 0.6B as with 4B."""
 _GPU_LEARNER_FLOPS = 1.6e14
 """Reached by the learner on an H200 with an adapter beside 4B."""
-_CPU_GENERATION_FLOPS = 2e10
-_CPU_LEARNER_FLOPS = 4.5e10
-"""Reached on one core; `bench/threads.py` measures both."""
+_CPU_GENERATION_FLOPS, _CPU_LEARNER_FLOPS = 2.5e10, 5e10
+"""Reached on one core with a model of 0.13B in float32: 12 updates of 32 one-turn episodes with an
+adapter took 313 s on two. `bench/threads.py` measures both parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class Workload:
 
     generated_tokens: float
     read_tokens: float
+    """Prompts, of which a group reads what it shares once."""
     learned_tokens: float
-    """Prompts are learned over, too: what was read counts once for each episode."""
+    """Replies, and the prompts before them: each counts once for each episode."""
 
 
 def measured_episodes(
@@ -58,10 +59,10 @@ def workload_of(config: RunConfig | EvaluateConfig, measured: int) -> Workload:
     if isinstance(config, RunConfig):
         trained = config.trainer.steps * config.rollout.groups * config.rollout.group_size
     turns = min(config.env.max_turns, _TURNS)
-    reply = _REPLY_SHARE * config.policy.sampling.max_tokens
-    episode = turns * (reply + _PROMPT_TOKENS)
-    episodes = trained + measured
-    return Workload(episodes * turns * reply, episodes * episode, trained * episode)
+    replies = turns * _REPLY_SHARE * config.policy.sampling.max_tokens
+    prompts = turns * _PROMPT_TOKENS
+    read = (trained / config.rollout.group_size + measured) * prompts
+    return Workload((trained + measured) * replies, read, trained * (replies + prompts))
 
 
 def seconds_of(
