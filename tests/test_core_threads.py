@@ -17,8 +17,8 @@ def sixteen_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("sixteen_cores")
-def test_auto_takes_all_cores_and_shares_them_among_processes() -> None:
-    assert [threads_of("auto"), threads_of("auto", 4), threads_of("auto", 32)] == [16, 4, 1]
+def test_auto_takes_half_of_the_cores_and_shares_them_among_processes() -> None:
+    assert [threads_of("auto"), threads_of("auto", 4), threads_of("auto", 32)] == [8, 2, 1]
     assert threads_of(3, 4) == 3
 
 
@@ -26,9 +26,9 @@ def test_auto_takes_all_cores_and_shares_them_among_processes() -> None:
 @pytest.mark.parametrize(
     ("settings", "threads"),
     [
-        ({"threads": "auto"}, "16"),
-        ({"threads": "auto", "servers": 4}, "4"),
-        ({"threads": "auto", "servers": 4, "placement": "nodes"}, "16"),
+        ({"threads": "auto"}, "8"),
+        ({"threads": "auto", "servers": 4}, "2"),
+        ({"threads": "auto", "servers": 4, "placement": "nodes"}, "8"),
         ({"threads": 2, "servers": 4}, "2"),
         ({}, "1"),
     ],

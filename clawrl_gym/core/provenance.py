@@ -138,9 +138,10 @@ def usable_cores() -> int:
 
 
 def threads_of(wanted: Literal["auto"] | int, sharing: int = 1) -> int:
-    """A number of threads; `auto`: all cores that this process may run on, divided among `sharing`
+    """A number of threads; `auto`: half of the cores that this process may run on, since engine and
+    learner run at once and threads that wait for a core hold up all others; divided among `sharing`
     processes."""
-    return max(1, usable_cores() // sharing) if wanted == "auto" else wanted
+    return max(1, usable_cores() // 2 // sharing) if wanted == "auto" else wanted
 
 
 def memory_total_gb() -> float:
