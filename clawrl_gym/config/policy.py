@@ -69,8 +69,8 @@ class PolicyConfig(Part):
     for each user that there is when `serve` begins and 3 for the run's own and for versions that
     end; 32 at most."""
     threads: Threads = 1
-    """CPU build: OpenMP threads of each server's engine. `auto`: half of its machine's cores, shared
-    among the servers; the learner has the other half."""
+    """CPU build: OpenMP threads of each server's engine. `auto`: half of its machine's cores,
+    shared among the servers; the learner has the other half."""
     enforce_eager: bool | None = None
     """Skip compilation and CUDA graphs: starts sooner, decodes slower. None: a run on a GPU
     compiles where its length pays that back, and says so; a CPU never does."""
