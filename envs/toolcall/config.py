@@ -30,6 +30,7 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
 
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "toolcall"
+    tool_use: ClassVar[Literal["none", "some", "all"]] = "all"
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("tasks",)
