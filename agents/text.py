@@ -17,6 +17,9 @@ class TextAgent:
     Agents that read their action out of the reply's text extend it.
     """
 
+    ending: str | None = None
+    """Action that ends an episode whose task does not end it; None: each one does."""
+
     def __init__(self, system: str | None = None) -> None:
         self._system = system
         """None, or empty: there is no system message."""
@@ -43,3 +46,7 @@ class TextAgent:
 
     def action(self, reply: Message) -> Action | ParseFailure:
         return Action(text_of(reply).strip())
+
+    def reply(self, action: str) -> Message:
+        """The reply that asks for an action; inverse of `action`, for demonstrations."""
+        return {"role": "assistant", "content": action}

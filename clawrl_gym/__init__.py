@@ -5,9 +5,10 @@
     run = cg.run_training(["env=terminal", "trainer.steps=10"])
     print(run.evaluations[10].success, run.report)
 
-**Commands as functions** (each with a twin that ends in `_async`): `run_training`, `run_serving`,
-`run_evaluation`, `run_comparison`, `run_episode`; `load_config` makes their configurations as the
-command line does; `write_report` draws a run again, `export_run` writes its model to hand on.
+**Commands as functions** (each with a twin that ends in `_async`): `run_training`, `run_sft`,
+`run_serving`, `run_evaluation`, `run_comparison`, `run_episode`; `load_config` makes their
+configurations as the command line does; `write_report` draws a run again, `export_run` writes its
+model to hand on.
 
 **Parts for a loop of one's own**: `ServedPolicy` (vLLM behind the gateway, new weights swapped in
 while it serves), `Environments` (episodes, groups, evaluations), `Learner` (samples in, weights
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from clawrl_gym.config import EvaluateConfig as EvaluateConfig
     from clawrl_gym.config import RunConfig as RunConfig
     from clawrl_gym.config import ServeConfig as ServeConfig
+    from clawrl_gym.config import SftConfig as SftConfig
     from clawrl_gym.core.errors import AgentFault as AgentFault
     from clawrl_gym.core.errors import ClawError as ClawError
     from clawrl_gym.core.errors import ConfigError as ConfigError
@@ -78,6 +80,8 @@ if TYPE_CHECKING:
     from clawrl_gym.run.library import run_evaluation_async as run_evaluation_async
     from clawrl_gym.run.library import run_serving as run_serving
     from clawrl_gym.run.library import run_serving_async as run_serving_async
+    from clawrl_gym.run.library import run_sft as run_sft
+    from clawrl_gym.run.library import run_sft_async as run_sft_async
     from clawrl_gym.run.library import run_training as run_training
     from clawrl_gym.run.library import run_training_async as run_training_async
     from clawrl_gym.run.policy import ServedPolicy as ServedPolicy
@@ -98,7 +102,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "agents.agent": ("Action", "Agent", "ParseFailure"),
     "comparison.pipeline": ("run_comparison", "run_comparison_async"),
-    "config": ("BenchConfig", "EvaluateConfig", "RunConfig", "ServeConfig"),
+    "config": ("BenchConfig", "EvaluateConfig", "RunConfig", "ServeConfig", "SftConfig"),
     "core.errors": (
         "AgentFault", "ClawError", "ConfigError", "EnvError", "NoVerdict", "PolicyError",
         "TaskError",
@@ -122,7 +126,7 @@ _HOMES = {
     "run.export": ("Exported", "export_run"),
     "run.library": (
         "run_episode", "run_evaluation", "run_evaluation_async", "run_serving",
-        "run_serving_async", "run_training", "run_training_async",
+        "run_serving_async", "run_sft", "run_sft_async", "run_training", "run_training_async",
     ),
     "run.policy": ("ServedPolicy",),
     "run.train": ("TrainingRun",),

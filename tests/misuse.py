@@ -167,6 +167,12 @@ TABLE = (
     Misuse("evaluate", "endpoint.base_url=localhost:8000", r"expected an address with http://"),
     Misuse("evaluate", "endpoint.base_url=http://127.0.0.1:9/v1", r"nobody answers"),
     # whose turns are judged again, and by whom
+    # supervised learning: tests/test_sft.py has more
+    Misuse("sft", "{place}/nothing.jsonl", r"which is not here, expected a .jsonl"),
+    Misuse("sft", "policy.model={place}/nothing", r"there is no 'nothing' in the folder"),
+    Misuse("sft", "runs policy.device={other_device}", r"the installed vLLM is built for"),
+    Misuse("sft", "demonstrations=3 env=terminal env.tasks={place}/nothing", r"there is no folder"),
+    Misuse("sft", "runs trainer=opd", r"got trainer=, which sft has not"),
     Misuse("rejudge", "judge=rule", r"got no run, expected its folder"),
     Misuse("rejudge", "{place}/nothing", r"holds no run \(.*no such folder\); expected the"),
     Misuse("rejudge", "{place}/run", r"expected a run's folder with a run.db"),

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import clawrl_gym as cg
-from clawrl_gym import bench, evaluate, rejudge, serve, train
+from clawrl_gym import bench, evaluate, rejudge, serve, sft, train
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.config.compose import conf_dir, groups_of
 from clawrl_gym.core.plugins import ENVIRONMENTS
@@ -17,6 +17,7 @@ from clawrl_gym.run.help import keys_of, short
 
 COMMANDS = {
     "train": train.main,
+    "sft": sft.main,
     "serve": serve.main,
     "evaluate": evaluate.main,
     "rejudge": rejudge.main,
@@ -100,6 +101,8 @@ def test_no_option_repeats_a_default(path: Path) -> None:
         ("serve", ["policy=qwen3_0_6b", "judge=none"]),
         ("evaluate", ["env=toolcall"]),
         ("rejudge", ["runs/NAME", "judge=none"]),
+        ("sft", ["chats.jsonl", "policy=qwen3_4b", "learner=lora"]),
+        ("sft", ["demonstrations=3", "env=toolcall"]),
         ("bench", ["seeds=5"]),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else part,

@@ -25,13 +25,13 @@ PAGES = pages()
 TRUE_TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]
 """A changelog names what was."""
 BLOCKS = [block for page in PAGES for block in page.python]
-COMMANDS = {name: name for name in ("train", "serve", "evaluate", "rejudge", "bench")}
+COMMANDS = {name: name for name in ("train", "sft", "serve", "evaluate", "rejudge", "bench")}
 """Those that take a configuration."""
 LIBRARY_COMMANDS = {
-    "run_training": "train", "run_serving": "serve", "run_evaluation": "evaluate",
+    "run_training": "train", "run_sft": "sft", "run_serving": "serve", "run_evaluation": "evaluate",
     "run_comparison": "bench", "run_episode": "evaluate",
 }  # fmt: skip
-CONFIGS = (cg.RunConfig, cg.ServeConfig, cg.EvaluateConfig, cg.BenchConfig)
+CONFIGS = (cg.RunConfig, cg.SftConfig, cg.ServeConfig, cg.EvaluateConfig, cg.BenchConfig)
 KEYS = {key for config in CONFIGS for key in config.dotted_keys()}
 TREES = ("mixture.", "judge.replies.", "judge.results.", "judge.words.")
 """Keys with names of their own below them."""

@@ -113,7 +113,7 @@ def endless_import(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
 
 
-@pytest.mark.parametrize("name", ["train", "serve", "evaluate", "rejudge", "bench"])
+@pytest.mark.parametrize("name", ["train", "sft", "serve", "evaluate", "rejudge", "bench"])
 def test_an_interrupt_while_a_command_imports_is_one_line(
     name: str, endless_import: dict[str, str]
 ) -> None:

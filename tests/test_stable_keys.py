@@ -9,7 +9,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
-from clawrl_gym.config import BenchConfig, EvaluateConfig, RejudgeConfig, RunConfig, ServeConfig
+from clawrl_gym.config import (
+    BenchConfig,
+    EvaluateConfig,
+    RejudgeConfig,
+    RunConfig,
+    ServeConfig,
+    SftConfig,
+)
 from clawrl_gym.core.plugins import ENVIRONMENTS
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden" / "configuration.json"
@@ -20,6 +27,7 @@ def configuration() -> dict[str, JsonValue]:
     """The JSON schema of each command and kind of environment, without its prose."""
     models: dict[str, type[BaseModel]] = {
         "train": RunConfig,
+        "sft": SftConfig,
         "serve": ServeConfig,
         "evaluate": EvaluateConfig,
         "rejudge": RejudgeConfig,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from clawrl_gym.trainers.probing import probe_sample
 from clawrl_gym.trainers.resting import RestingState, RestingStates, in_memory
 from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.trainers.step_metrics import StepMetrics
+from clawrl_gym.trainers.supervised import SupervisedMetrics, supervised_loss
 from clawrl_gym.trainers.teacher import Teacher, TeacherReport
 from clawrl_gym.trainers.weights import trained_weights
 
@@ -159,6 +160,39 @@ class Learner:
         metrics["learner/skipped"] = float(self.skipped)
         metrics["learner/tokens_per_s"] = tokens / duration_s
         return StepStats(metrics, tokens, duration_s, taught)
+
+    def supervised_step(self, samples: Sequence[Sample], update: int) -> StepStats:
+        """Update once by maximum likelihood: the tokens that the masks mark become likelier.
+
+        Advantages are the tokens' weights; behaviour log-probs and versions are not read. `update`
+        (0 is the first) is the schedule's clock.
+        """
+        start_s = time.perf_counter()
+        rate = learning_rate(update, self.trainer.steps, self.config)
+        nothing = [None for _ in samples]
+        parts = split(samples, nothing, 1, self.trainer.max_tokens_per_pack, random.Random(update))
+        if not parts:
+            raise TrainerError("got a batch without a token to learn from, expected at least one")
+        (part,) = parts
+        watch = SupervisedMetrics()
+
+        def learn(_: int, pack: Pack) -> None:
+            scores = self.model.score(pack)
+            loss = supervised_loss(scores.logprobs_M, pack, part.tokens)
+            loss.backward()  # type: ignore[no-untyped-call]
+            watch.pack(float(loss.detach()), scores)
+
+        norm = self._optimize(part, rate, learn)
+        self.updates += 1
+        tokens = sum(len(pack.ids_T) for pack in part.packs)
+        duration_s = time.perf_counter() - start_s
+        metrics = watch.metrics() | {
+            "learner/grad_norm": norm,
+            "learner/lr": rate,
+            "learner/skipped": float(self.skipped),
+            "learner/tokens_per_s": tokens / duration_s,
+        }
+        return StepStats(metrics, tokens, duration_s)
 
     @torch.no_grad()
     def review(self, samples: Sequence[Sample]) -> Review:
@@ -347,24 +381,34 @@ class Learner:
         max_taught: int,
     ) -> list[Taught]:
         """One optimizer step on a minibatch; and some of its turns that were distilled."""
-        self.weights.forget_gradients()
         taught: list[Taught] = []
+
+        def learn(index: int, pack: Pack) -> None:
+            of_pack = self._learn(pack, part, None if old is None else old[index], watch)
+            taught.extend(islice(of_pack, max_taught - len(taught)))
+
+        norm = self._optimize(part, rate, learn)
+        watch.step(norm, strength_of(part.samples))
+        return taught
+
+    def _optimize(
+        self, part: Minibatch, rate: float, learn: Callable[[int, Pack], object]
+    ) -> float:
+        """One optimizer step on the gradients that `learn` adds, pack by pack; their norm."""
+        self.weights.forget_gradients()
         try:
             for index, pack in enumerate(part.packs):
                 with memory_errors(f"in a pack of {len(pack.ids_T):,} tokens", *self._limits):
-                    of_pack = self._learn(pack, part, None if old is None else old[index], watch)
-                taught.extend(islice(of_pack, max_taught - len(taught)))
-            strength = strength_of(part.samples)
+                    learn(index, pack)
             with memory_errors("for the optimizer", *self._limits):
-                norm = self.weights.step(rate, strength)
+                norm = self.weights.step(rate, strength_of(part.samples))
         except TrainerError:
             self.weights.forget_gradients()
             raise
         is_finite = bool(norm.isfinite())
         self.skipped += not is_finite
-        watch.step(float(norm), strength)
         self._finite.saw(is_finite)
-        return taught
+        return float(norm)
 
     @property
     def _limits(self) -> tuple[TrainerConfig, LearnerConfig]:

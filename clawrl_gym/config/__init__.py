@@ -29,6 +29,7 @@ from clawrl_gym.config.part import Part
 from clawrl_gym.config.policy import GatewayConfig, ImagesConfig, PolicyConfig, SamplingConfig
 from clawrl_gym.config.rejudge import RejudgeConfig
 from clawrl_gym.config.run import CommandConfig, RunConfig, RunFolderConfig, ServeConfig
+from clawrl_gym.config.sft import EpisodesConfig, SftConfig
 
 __all__ = [
     "AdapterConfig",
@@ -40,6 +41,7 @@ __all__ = [
     "DomainConfig",
     "EndpointConfig",
     "EnvConfig",
+    "EpisodesConfig",
     "EvalConfig",
     "EvaluateConfig",
     "GatewayConfig",
@@ -62,5 +64,6 @@ __all__ = [
     "SamplingConfig",
     "SandboxConfig",
     "ServeConfig",
+    "SftConfig",
     "TrainerConfig",
 ]

@@ -23,7 +23,7 @@ from clawrl_gym.core.descendants import end_descendants
 from clawrl_gym.core.errors import ClawError, ConfigError, first_of
 from clawrl_gym.core.scratch import remove_all
 
-COMMANDS = ("train", "serve", "evaluate", "rejudge", "bench")
+COMMANDS = ("train", "sft", "serve", "evaluate", "rejudge", "bench")
 PATIENCE_S = 3.5
 """How long closing in order may take."""
 HOLDING_S = PATIENCE_S + 1.0

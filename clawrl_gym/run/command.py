@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel
 
-from clawrl_gym.config import BenchConfig, CommandConfig, EvaluateConfig, RejudgeConfig
+from clawrl_gym.config import (
+    BenchConfig,
+    CommandConfig,
+    EvaluateConfig,
+    RejudgeConfig,
+    SftConfig,
+)
 from clawrl_gym.core import redact
 from clawrl_gym.core.errors import (
     ClawError,
@@ -32,7 +38,7 @@ _HELP = ("-h", "--help")
 _CODES = ((ConfigError, 2), (ClusterError, 3), (NoRoom, NO_ROOM))
 """Exit codes of errors; 1 for all others. After 3 the same command can go on at once; 4 is told to
 what watches over `serve` alone."""
-C = TypeVar("C", bound=CommandConfig | EvaluateConfig | RejudgeConfig | BenchConfig)
+C = TypeVar("C", bound=CommandConfig | SftConfig | EvaluateConfig | RejudgeConfig | BenchConfig)
 
 
 def command(

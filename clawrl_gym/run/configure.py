@@ -14,6 +14,7 @@ from clawrl_gym.config import (
     RejudgeConfig,
     RunConfig,
     ServeConfig,
+    SftConfig,
 )
 from clawrl_gym.config.compose import compose, split_search_path
 from clawrl_gym.core.errors import ConfigError
@@ -25,12 +26,13 @@ from clawrl_gym.run.kept_model import kept_model
 from clawrl_gym.run.repeat import FLAG, repeated, split_config
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
-T = TypeVar("T", RunConfig, ServeConfig)
+T = TypeVar("T", RunConfig, ServeConfig, SftConfig)
 """Of commands that learn."""
-A = TypeVar("A", RunConfig, EvaluateConfig)
+A = TypeVar("A", RunConfig, EvaluateConfig, SftConfig)
 """Of commands with an agent."""
-Command = Literal["train", "serve", "evaluate", "rejudge", "bench"]
+Command = Literal["train", "sft", "serve", "evaluate", "rejudge", "bench"]
 _OF_RAY = ("ray.address", "ray.token_file")
+_WITH_SFT_RESUME = ("resume", "dry_run")
 _WITH_RESUME = ("resume", "trainer.steps", "dry_run", "ui", "logger", *_OF_RAY)
 """Keys that may be given together with resume=."""
 _CHOICE_OF_JUDGE = {"judge", "judge.type", "judge.chain"}
@@ -39,6 +41,8 @@ _BENCH_LISTS = ("experiment", "controls", "matrix")
 
 @overload
 def load_config(overrides: Sequence[str] = ..., command: Literal["train"] = ...) -> RunConfig: ...
+@overload
+def load_config(overrides: Sequence[str], command: Literal["sft"]) -> SftConfig: ...
 @overload
 def load_config(overrides: Sequence[str], command: Literal["serve"]) -> ServeConfig: ...
 @overload
@@ -51,7 +55,7 @@ def load_config(overrides: Sequence[str], command: Literal["bench"]) -> BenchCon
 
 def load_config(
     overrides: Sequence[str] = (), command: Command = "train"
-) -> RunConfig | ServeConfig | EvaluateConfig | RejudgeConfig | BenchConfig:
+) -> RunConfig | SftConfig | ServeConfig | EvaluateConfig | RejudgeConfig | BenchConfig:
     """The configuration that `python -m clawrl_gym.COMMAND OVERRIDES` runs with.
 
     `["--config", "runs/NAME/config.yaml", ...]` is that of an earlier run, in a folder of its own.
@@ -69,6 +73,8 @@ def load_config(
         raise ConfigError(f"got the override {wrong[0]!r}, expected a text such as 'seed=3'")
     if command == "train":
         return _with_form(_with_effect(_pinned(_train_config(arguments)), arguments), arguments)
+    if command == "sft":
+        return _sft_config(arguments)
     if command == "serve":
         return _with_effect(_serve_config(arguments), arguments)
     if command == "evaluate":
@@ -108,7 +114,7 @@ def _with_form(config: A, arguments: list[str]) -> A:
     if is_shipped(config.policy.model) and not is_elsewhere:
         return config
     shown = {"agent": config.agent.model_copy(update={"show_form": True})}
-    if isinstance(config, EvaluateConfig) or not config.mixture:
+    if not isinstance(config, RunConfig) or not config.mixture:
         return config.model_copy(update=shown)
     mixture = {
         name: domain.model_copy(
@@ -216,11 +222,50 @@ def _as_begun(config: ServeConfig) -> ServeConfig:
     return _with_model(config, begun)
 
 
+def _sft_config(arguments: list[str]) -> SftConfig:
+    """What is learned from may stand without its key; `resume=` takes the run's own keys."""
+    if split_config(arguments)[0] is not None:
+        raise ConfigError(f"got {FLAG}, expected keys, or resume=FOLDER to go on with a run")
+    places = _bare(arguments)
+    overrides = [argument for argument in arguments if argument not in places]
+    config = compose("sft", overrides, SftConfig)
+    names = {name.lstrip("+~").partition("=")[0] for name in overrides}
+    if config.resume is not None:
+        foreign = sorted(names - set(_WITH_SFT_RESUME)) + places
+        if foreign:
+            raise ConfigError(
+                f"got {foreign[0]!r} together with resume=, expected only dry_run: a resumed run "
+                "keeps its own configuration"
+            )
+        values = RunFolder(Path(config.resume)).read_values()
+        if "epochs" not in values:
+            raise ConfigError(f"got resume={config.resume}, expected a run of the command sft")
+        changed = {"resume": config.resume, "dry_run": config.dry_run}
+        return SftConfig.of(values).model_copy(update=changed)
+    of_env = sorted(name for name in names if name.partition(".")[0] in ("env", "agent"))
+    if of_env and not config.demonstrations:
+        raise ConfigError(
+            f"got {of_env[0]} without demonstrations, expected demonstrations=N: so many episodes "
+            "that its oracle plays are learned from"
+        )
+    if places and config.data:
+        raise ConfigError(f"got {places[0]} and data={list(config.data)}, expected one of them")
+    model = pinned_model(config.policy.model)
+    policy = config.policy.model_copy(update={"model": model})
+    changed = {"policy": policy, "data": tuple(places) or config.data}
+    return _with_form(_with_effect(config.model_copy(update=changed), arguments), arguments)
+
+
+def _bare(arguments: list[str]) -> list[str]:
+    """Those that are no KEY=VALUE."""
+    return [text for text in arguments if "=" not in text and not text.startswith(("~", "-"))]
+
+
 def _rejudge_config(arguments: list[str]) -> RejudgeConfig:
     """The run may stand without its key."""
     if split_config(arguments)[0] is not None:
         raise ConfigError(f"got {FLAG}, expected a judge of today: judge=NAME and its keys")
-    runs = [text for text in arguments if "=" not in text and not text.startswith(("~", "-"))]
+    runs = _bare(arguments)
     if len(runs) > 1:
         raise ConfigError(f"got {' and '.join(runs)}, expected one run, and KEY=VALUE")
     config = compose("rejudge", [text for text in arguments if text not in runs], RejudgeConfig)

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from clawrl_gym.config import EvaluateConfig, RunConfig, ServeConfig
+from clawrl_gym.config import EvaluateConfig, RunConfig, ServeConfig, SftConfig
 from clawrl_gym.run.blocking import run_blocking
 from clawrl_gym.run.configure import load_config
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from clawrl_gym.run.episode import PlayedEpisode, PolicyFunction
     from clawrl_gym.run.evaluate import EvaluationRun
     from clawrl_gym.run.policy import OnPhase
+    from clawrl_gym.run.sft import SftRun
     from clawrl_gym.run.train import TrainingRun
 
 
@@ -33,6 +34,25 @@ async def run_training_async(config: RunConfig | Sequence[str] = ()) -> Training
 def run_training(config: RunConfig | Sequence[str] = ()) -> TrainingRun:
     """`run_training_async`, blocking."""
     return run_blocking(run_training_async(config))
+
+
+async def run_sft_async(
+    config: SftConfig | Sequence[str] = (), *, on_phase: OnPhase | None = None
+) -> SftRun:
+    """Learn from chats, episodes or demonstrations by supervision. Raises ClawError.
+
+    `on_phase` is told what a part is doing: its name, and what.
+    """
+    from clawrl_gym.run.policy import quiet
+    from clawrl_gym.run.sft import sft
+
+    config = config if isinstance(config, SftConfig) else load_config(config, "sft")
+    return await sft(config, on_phase=on_phase or quiet)
+
+
+def run_sft(config: SftConfig | Sequence[str] = ()) -> SftRun:
+    """`run_sft_async`, blocking."""
+    return run_blocking(run_sft_async(config))
 
 
 async def run_serving_async(

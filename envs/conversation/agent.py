@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from typing import Self
 
 from clawrl_gym.agents.agent import Action, ParseFailure
-from clawrl_gym.agents.tool_calls import Reply, calls_of, encode, messages_after
+from clawrl_gym.agents.tool_calls import (
+    Reply,
+    calls_of,
+    decode,
+    encode,
+    message_of,
+    messages_after,
+)
 from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Tool
@@ -18,6 +25,9 @@ from clawrl_gym.core.types import Message, Tool
 
 class ConversationAgent:
     """Observations are what the user says, or the results of the reply's tool calls."""
+
+    ending: str | None = None
+    """None: each task ends its episode."""
 
     def __init__(self, system: str | None = None) -> None:
         self._system = system
@@ -44,6 +54,10 @@ class ConversationAgent:
 
     def action(self, reply: Message) -> Action | ParseFailure:
         return Action(encode(Reply(text_of(reply).strip(), calls_of(reply))))
+
+    def reply(self, action: str) -> Message:
+        """The reply that asks for an action; inverse of `action`, for demonstrations."""
+        return message_of(decode(action))
 
     def _messages_after(self, reply: Message, observation: str) -> list[Message]:
         return messages_after(reply, observation)

@@ -59,6 +59,9 @@ class SweAgent(TextAgent):
             return ParseFailure("got an empty bash block, expected a command in it")
         return Action(commands[0])
 
+    def reply(self, action: str) -> Message:
+        return {"role": "assistant", "content": reply_text(action)}
+
 
 def reply_text(command: str) -> str:
     """The reply that asks for `command`; inverse of `SweAgent.action`."""

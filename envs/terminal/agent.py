@@ -27,6 +27,8 @@ _BLOCK = re.compile(r"```(?:bash|sh)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 class TerminalAgent(TextAgent):
     """Replies hold exactly one fenced block; anything around it is free text."""
 
+    ending = "submit"
+
     def __init__(self, system: str | None = None, *, show_form: bool = False) -> None:
         super().__init__()
         usual = SYSTEM + FORM if show_form else SYSTEM
@@ -43,6 +45,9 @@ class TerminalAgent(TextAgent):
                 f"got {len(blocks)} bash blocks, expected exactly one: ```bash, the command, ```"
             )
         return Action(blocks[0])
+
+    def reply(self, action: str) -> Message:
+        return {"role": "assistant", "content": reply_text(action)}
 
 
 def reply_text(command: str) -> str:

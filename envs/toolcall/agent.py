@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from clawrl_gym.agents.agent import Action, ParseFailure
-from clawrl_gym.agents.tool_calls import Call, Reply, calls_of, encode, results_of
+from clawrl_gym.agents.tool_calls import Call, Reply, calls_of, decode, encode, results_of
 from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Tool
@@ -87,6 +87,19 @@ class ToolCallAgent(ConversationAgent):
             return text_calls
         content = _CALL.sub("", text).strip() if text_calls else text
         return Action(encode(Reply(content, tuple(text_call.call for text_call in text_calls))))
+
+    def reply(self, action: str) -> Message:
+        """The reply that asks for an action; inverse of `action`, for demonstrations."""
+        if not self._is_text:
+            return super().reply(action)
+        decoded = decode(action)
+        calls = [
+            f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}'
+            "</tool_call>"
+            for call in decoded.calls
+        ]
+        said = "\n".join(filter(None, [decoded.content, *calls]))
+        return {"role": "assistant", "content": said}
 
     def _messages_after(self, reply: Message, observation: str) -> list[Message]:
         text_calls = (
