@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).resolve().parents[1]
-_FOLDERS = (".", ".github", "docs", "docker", "agents/openclaw")
+_FOLDERS = (".", ".github", "docs", "docs/grounds", "docker", "agents/openclaw")
 _COMMAND = re.compile(r"(?<![\w./-])(?:(?:\.venv/bin/)?python |make )")
 _NOT_LINKED = ("http://", "https://", "mailto:")
 

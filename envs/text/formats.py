@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,7 +25,7 @@ LONGEST = 2_000
 """Characters of a reply; a longer one has no format."""
 _ITEM = re.compile(r"(\d+)[.)] +\S.*")
 _KEYS = ("name", "kind", "use", "place", "fact", "color", "size", "origin")
-_QUOTES = ('""', "\u201c\u201d")
+_QUOTES = (('"', '"'), ("\u201c", "\u201d"))
 _FENCE = re.compile(r"```(?:json)?\n(.*)\n```", re.DOTALL)
 
 
@@ -133,7 +133,7 @@ def _json(draw: Draw) -> Format:
     return JsonObject((first, second))
 
 
-FORMATS = {
+FORMATS: Mapping[str, Callable[[Draw], Format]] = {
     "capitals": lambda draw: Capitals(),
     "json": _json,
     "last_word": lambda draw: LastWord(draw.pick(WORDS)),

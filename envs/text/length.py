@@ -39,9 +39,9 @@ def length_tasks(
 
     Raises ConfigError for a length that no reply to every topic can have.
     """
-    shown = tuple(LENGTHS if lengths is None else dict.fromkeys(lengths))
-    held_out = HELDOUT_LENGTHS if heldout_lengths is None else dict.fromkeys(heldout_lengths)
-    held_out = tuple(length for length in held_out if length not in shown)
+    shown = LENGTHS if lengths is None else tuple(dict.fromkeys(lengths))
+    besides = HELDOUT_LENGTHS if heldout_lengths is None else tuple(dict.fromkeys(heldout_lengths))
+    held_out = tuple(length for length in besides if length not in shown)
     shortest = 1 + max(map(len, (*topics_of("train"), *topics_of("heldout"))))
     for length in (*shown, *held_out):
         if not shortest <= length <= _MOST_CHARACTERS:

@@ -140,7 +140,7 @@ def reasoning_tasks(
             f"env.tasks=reasoning_gym needs the package reasoning-gym ({error}): "
             f"{how_to_install('reasoning')}"
         ) from error
-    chosen = select_families(sorted(DATASETS), DEFAULTS if families is None else families)
+    chosen = select_families(sorted(DATASETS), list(DEFAULTS) if families is None else families)
     unused = sorted(set(options) - set(chosen))
     if unused:
         raise ConfigError(
