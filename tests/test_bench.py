@@ -400,3 +400,12 @@ async def test_tables_are_written_plainer_where_arrows_are_unknown(runs: Bench) 
     await run_comparison_async(config, COMMANDS, Console(file=printed, width=300))
     printed.flush()
     assert b"0.10 -> 0.90" in raw.getvalue()
+
+
+def test_columns_are_measured_with_the_prompts_of_the_run() -> None:
+    overrides = ["experiment=general_terminal", "matrix=[toolcall]", "policy=smollm2", "seeds=1"]
+    (run,) = plan_runs(load_config(overrides, "bench"))
+    for measurement in (run.baseline, run.after):
+        agents = [column.agent for column in measurement.columns.values()]
+        assert len(agents) == 2
+        assert {(agent.protocol, agent.show_form) for agent in agents} == {("text", True)}

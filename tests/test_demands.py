@@ -21,6 +21,7 @@ from clawrl_gym.policy.abilities import Abilities, abilities_of
 from clawrl_gym.policy.chat_template import look_at
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.run.demands import demands, unmet, unseen_tools
+from clawrl_gym.run.others import other_envs
 from tests.test_chat_template import NO_SYSTEM, PLAIN
 from tests.tiny_models import TEMPLATE
 
@@ -113,6 +114,10 @@ def test_the_terminal_shows_the_form_of_a_reply_to_policies_that_are_not_shipped
     assert shown("agent.show_form=true")
     mixed = cg.load_config(["env=[terminal,conversation]", "policy=qwen3_0_6b"])
     assert [domain.agent.show_form for domain in mixed.domains.values()] == [True, True]
+    with_others = cg.load_config(["env=toolcall", "policy=smollm2", "eval.also=[terminal]"])
+    (other,) = other_envs(with_others)
+    agent = other.agent(with_others)
+    assert (agent.show_form, agent.protocol, agent.type) == (True, "text", "auto")
     assert not compose("train", ["policy=qwen3_0_6b"], RunConfig).agent.show_form
 
 

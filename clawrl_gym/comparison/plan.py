@@ -17,6 +17,7 @@ from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.run.contradictions import idle_control
 from clawrl_gym.run.model_size import compose_sized
+from clawrl_gym.run.reply_form import spoken_like, with_form
 from clawrl_gym.trainers.algorithm import build_algorithm
 
 CONTROL_MARK = "-control-"
@@ -59,7 +60,11 @@ class Columns:
         served = {"policy": policy, "gateway": like.gateway, "live": like.live}
         return {
             name: config.model_copy(
-                update={**served, "run": RunFolderConfig(dir=str(folder / slug(name)))}
+                update={
+                    **served,
+                    "agent": spoken_like(config.agent, like.agent),
+                    "run": RunFolderConfig(dir=str(folder / slug(name))),
+                }
             )
             for name, config in self.configs.items()
         }
@@ -264,7 +269,7 @@ def _recipe(config: BenchConfig, name: str, overrides: tuple[str, ...]) -> _Reci
             recipe = compose_sized("train", [f"experiment={name}", *own], RunConfig)
     except ConfigError as error:
         raise ConfigError(f"experiment {name!r} does not take this: {error}") from error
-    return _Recipe(name, recipe, own)
+    return _Recipe(name, with_form(recipe, own), own)
 
 
 def _columns(

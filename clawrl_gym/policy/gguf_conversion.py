@@ -25,7 +25,10 @@ _SINGLE_DIGITS = (
 )  # fmt: skip
 """Values of `tokenizer.ggml.pre` whose numbers are cut into digits first, as llama.cpp does it;
 transformers cuts such texts like GPT-2's."""
-_LIKE_GPT2 = ("", "default", "gpt-2", "phi-2", "olmo", "mpt", "jina-es", "jina-de", "roberta-bpe")
+_LIKE_GPT2 = (
+    "gpt-2", "phi-2", "jina-es", "jina-de", "roberta-bpe", "mpt", "olmo", "jais", "trillion"
+)  # fmt: skip
+"""And those whose texts it cuts like that, too."""
 
 
 def write_folder(file: Path, folder: Path) -> str:

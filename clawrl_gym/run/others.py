@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clawrl_gym.config import EnvConfig, RunConfig
+from clawrl_gym.config import AgentConfig, EnvConfig, RunConfig
 from clawrl_gym.core.metrics import ALSO_PREFIX, HELDOUT_SUCCESS
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.run.reply_form import spoken_like
 
 if TYPE_CHECKING:
     from clawrl_gym.run.cluster import Cluster
@@ -29,6 +30,10 @@ class OtherEnv:
     config: EnvConfig
     tasks: list[TaskRef]
 
+    def agent(self, run: RunConfig) -> AgentConfig:
+        """The environment's own, which speaks to the policy as the run's does."""
+        return spoken_like(AgentConfig(), run.agent)
+
     async def evaluate(
         self, run: RunConfig, policy: PolicyAddress, cluster: Cluster | None = None
     ) -> Evaluation:
@@ -38,6 +43,7 @@ class OtherEnv:
         environments = Environments(
             self.config,
             policy,
+            self.agent(run),
             slots=run.rollout.measured_slots,
             workers=1,
             timeout_s=run.rollout.episode_timeout_s,

@@ -111,6 +111,8 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     able = model.abilities if model else None
     for name, domain in config.domains.items():
         problems.lines += unmet(config.policy, domain.env, domain.agent, able, key_of(name))
+    for other in others:
+        problems.lines += unmet(config.policy, other.config, other.agent(config), able)
     tasks = _mixture(problems, config) if is_settled else None
     own = [*envs.values()] if is_settled else []
     unprepared: list[EnvConfig] = []
