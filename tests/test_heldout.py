@@ -12,6 +12,7 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.heldout import HeldOut
@@ -107,6 +108,7 @@ class Bench:
             parts,
             view,
             self._report,
+            RewardFloors(),
         )
 
     def _report(self, step: int, result: Evaluation, versions: range) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -314,6 +315,10 @@ class EvalConfig(Part):
     k: Annotated[tuple[int, ...], BeforeValidator(_several)] = ()
     """pass@k beside success, such as 8 or [1,8]: before the first update, after the last, and in
     `evaluate`; of `samples` more episodes of each task at the policy's own temperature."""
+    sampled: bool = False
+    """Each evaluation also plays every task once at the policy's own temperature, beside the
+    episode at `temperature`: held-out success and reward of both, in a line each, and paired
+    differences of both to another run (`evaluate compare RUN CONTROL`)."""
     samples: int | None = Field(None, ge=1)
     """Episodes of each task for pass@k; more are more exact. None takes the largest k."""
     also: tuple[str, ...] = ()
@@ -332,5 +337,12 @@ class EvalConfig(Part):
 
     @property
     def samples_per_task(self) -> int:
-        """Episodes of each task for pass@k; 0 without it."""
-        return (self.samples or max(self.k)) if self.k else 0
+        """Episodes of each task at the policy's own temperature at the first and the last
+        evaluation, and in `evaluate`."""
+        return self.samples_with(self.k)
+
+    def samples_with(self, ks: Sequence[int]) -> int:
+        """Those of an evaluation that measures pass@k with `ks`."""
+        if ks:
+            return self.samples or max(ks)
+        return 1 if self.sampled else 0

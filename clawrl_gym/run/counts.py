@@ -27,6 +27,7 @@ from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.rollout.collector import UNTRAINABLE, Collector
+from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.flow import Flow
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.pool import WorkerPool
@@ -52,8 +53,11 @@ class TrainingCounts:
         flow: Flow,
         collector: Collector,
         of_tasks: Callable[[], Mapping[str, float]] = dict,
+        floors: RewardFloors | None = None,
     ) -> None:
-        """`of_tasks`: what there is to know of how tasks are drawn."""
+        """`of_tasks`: what there is to know of how tasks are drawn. `floors`: of the run's
+        rewards."""
+        self._floors = floors or RewardFloors()
         self._of_tasks = of_tasks
         self._total_steps = total_steps
         self._served = served
@@ -129,10 +133,10 @@ class TrainingCounts:
 
     def _of_episodes(self) -> dict[str, float]:
         """Reward and success of the episodes since the last update; by family and environment."""
-        episodes, self._episodes = self._episodes, []
+        episodes, self._episodes = self._floors.settled(self._episodes), []
         if not episodes:
             return {}
-        values = _means(episodes)
+        values = _means(episodes) | self._floors.metrics()
         for family in sorted({e.kind for e in episodes if e.kind}):
             successes = [e.success for e in episodes if e.kind == family]
             values[FAMILY_PREFIX + family] = sum(successes) / len(successes)

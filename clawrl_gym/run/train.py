@@ -25,6 +25,7 @@ from clawrl_gym.rollout.control import Substitution
 from clawrl_gym.rollout.curriculum import TaskOutcome
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.flow import Flow
 from clawrl_gym.rollout.stage import limits_of
 from clawrl_gym.run.counts import TrainingCounts
@@ -130,6 +131,7 @@ class Run:
         self._told: set[str] = set()
         """Of the curricula."""
         self._new_groups: Iterator[int] = itertools.count()
+        self._floors = RewardFloors()
         self.stopped: NoGradient | None = None
         """Why it ended before its last update."""
 
@@ -192,6 +194,7 @@ class Run:
                 self._flow,
                 self._collector,
                 self._tasks.metrics,
+                self._floors,
             ),
             find_tokenizer([parts.policy.model]),
         )
@@ -203,6 +206,7 @@ class Run:
             parts,
             self._view,
             self._observer.evaluation,
+            self._floors,
         )
         if config.resume:
             await self._restore()
@@ -256,6 +260,7 @@ class Run:
     async def _restore(self) -> None:
         """Go on where the run stopped: version, groups that wait, numbers still to be drawn."""
         parts = self._parts
+        self._floors.restore(parts.metrics.latest)
         self._dispatcher.version = parts.policy.version
         groups = await parts.policy.store.untrained_groups()
         compared = await parts.policy.store.compared()
@@ -311,7 +316,7 @@ class Run:
 
     async def _on_group(self, group: Group, started_s: float) -> None:
         ended_s = time.time()
-        await self._collector.add(group)
+        await self._collector.add(self._floors.settled_group(group))
         self._tell()
         if group.task.env in self._judging:
             self._parts.timeline.add("judge", "group", ended_s, time.time(), group=group.id)
