@@ -63,9 +63,13 @@ class RolloutConfig(Part):
     def useful_in_flight(self) -> int:
         """Episodes that are not stale when they end: one meets as many updates as there are batches
         in flight, some of them more, and half of `max_staleness` leaves room for these."""
-        staleness = 0 if self.mode == "sync" else self.max_staleness
         batch = self.groups * self.group_size
-        return max(_ENVS_PER_WORKER, int(batch * max(1.0, staleness / 2)))
+        return max(_ENVS_PER_WORKER, int(batch * max(1.0, self.largest_lag / 2)))
+
+    @property
+    def largest_lag(self) -> int:
+        """Versions by which the policy that sampled may lag behind the one that learns."""
+        return 0 if self.mode == "sync" else self.max_staleness
 
     @property
     def fixed_in_flight(self) -> int | None:

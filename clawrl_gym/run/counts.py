@@ -14,7 +14,9 @@ from clawrl_gym.core.metrics import (
     FAILURES_PREFIX,
     FAMILY_PREFIX,
     LEFT_S,
+    REPLY_TOKENS,
     REQUESTS_PREFIX,
+    STEP_S,
     RateWindow,
     in_env,
     judged_shares,
@@ -33,6 +35,7 @@ from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.run.observer import ObservedPolicy
 from clawrl_gym.trainers.loop import Update
+from clawrl_gym.trainers.references import reply_tokens
 from clawrl_gym.trainers.user_queues import UserQueues
 
 _MEMORY_EVERY = 10
@@ -111,6 +114,7 @@ class TrainingCounts:
         self._updates += 1
         values = {
             "learner/waited_s": update.waited_s,
+            **_of_batch(update),
             LEFT_S: self._left_s(update.version, now_s),
             **self._of_episodes(),
             **self._since_last_update(),
@@ -213,7 +217,7 @@ class ServingCounts:
 
     async def of_update(self, update: Update) -> dict[str, float]:
         values = {
-            "learner/step_s": update.stats.duration_s if update.stats else 0.0,
+            STEP_S: update.stats.duration_s if update.stats else 0.0,
             **self._since_start(),
             **self._judged_since_last_update(),
             "turns/machine_like": float(self._machine_turns.turns),
@@ -253,6 +257,15 @@ def _of_requests(stats: GatewayStats, of_environments: int = 0) -> dict[str, flo
     for name in ("unread", "failed_calls", "noted_replies"):
         counts[f"{REQUESTS_PREFIX}{name}"] = getattr(stats, name)
     return {name: float(count) for name, count in counts.items() if count}
+
+
+def _of_batch(update: Update) -> dict[str, float]:
+    """How long its step took, and its replies are; of a batch without signal nothing."""
+    if update.stats is None:
+        return {}
+    tokens = reply_tokens(update.batch.samples)
+    values = {STEP_S: update.stats.duration_s}
+    return values if tokens is None else values | {REPLY_TOKENS: tokens}
 
 
 def _means(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -61,11 +61,14 @@ class HeldOut:
         for other_env in self._other_envs if step in self.evaluations else ():
             await self._measure_elsewhere(step, other_env)
 
+    def is_due(self, step: int) -> bool:
+        """Whether one in between is due after so many updates."""
+        every = self._config.eval.every
+        return bool(every) and step % every == 0 and step < self._config.trainer.steps
+
     def begin_if_due(self, step: int, running: asyncio.TaskGroup) -> None:
         """One in between, if one is due now; it goes on in `running`."""
-        config = self._config
-        every = config.eval.every
-        if not every or step % every or step >= config.trainer.steps:
+        if not self.is_due(step):
             return
         if self._measured_step is not None:
             self._view.message(

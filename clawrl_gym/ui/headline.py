@@ -14,6 +14,7 @@ from clawrl_gym.core.metrics import (
     NO_GRADIENT_PREFIX,
     MetricRow,
 )
+from clawrl_gym.trainers.health import warnings_of
 from clawrl_gym.trainers.no_gradient import CAUSES, REMEDIES, Cause
 from clawrl_gym.ui.run_data import RunData
 from clawrl_gym.ui.text import (
@@ -69,7 +70,7 @@ def headline(run: RunData) -> Headline:
 
 def _training_headline(run: RunData) -> Headline:
     evaluations = run.heldout
-    warnings = without_gradient(run)
+    warnings = (*unhealthy(run), *without_gradient(run))
     if not run.is_finished:
         total = "" if run.total_steps is None else f" of {run.total_steps}"
         verdict = f"This run is not finished: {run.last_step}{total} updates so far."
@@ -126,6 +127,14 @@ def _rewards_compared(run: RunData, first_step: int, last_step: int) -> str:
         return ""
     words = reward_change(difference)
     return f"Held-out reward changed by {words}{'' if difference.is_clear else ', not clearly'}."
+
+
+def unhealthy(run: RunData) -> tuple[str, ...]:
+    """What a reader must know before the reward."""
+    most = run.setting("rollout.max_staleness")
+    is_async = run.setting("rollout.mode") != "sync"
+    lag = most if is_async and isinstance(most, int) else None
+    return tuple(warning.sentences for warning in warnings_of(run.rows, lag))
 
 
 def without_gradient(run: RunData) -> tuple[str, ...]:
