@@ -32,11 +32,11 @@ class References:
         self._file = file
         self._canaries = Canaries(review, self._missing, file)
 
-    def take(self, replies: Sequence[Turn]) -> None:
+    def take(self, replies: Sequence[Turn], most: int = MOST) -> None:
         """Read some of these replies from now on."""
         self._exchanges = [
             Exchange(turn.session_id, turn.prompt_ids_T, turn.sampled_ids_T[:_LONGEST_REPLY])
-            for turn in evenly([turn for turn in replies if _is_plain(turn)], MOST)
+            for turn in evenly([turn for turn in replies if _is_plain(turn)], most)
         ]
 
     async def measure(self, version: int) -> dict[str, float]:
