@@ -3,13 +3,15 @@
 python -m clawrl_gym.evaluate env=toolcall policy=tiny eval.tasks=50
 python -m clawrl_gym.evaluate endpoint.base_url=http://127.0.0.1:8000/v1 endpoint.model=NAME
 python -m clawrl_gym.evaluate compare runs/A runs/B
+python -m clawrl_gym.evaluate compare runs/RUN runs/CONTROL
 python -m clawrl_gym.evaluate regrade runs/A
 python -m clawrl_gym.evaluate report runs/A
 
 The first starts vLLM, the second asks any server of the OpenAI API; eval.k=[1,8] adds pass@k.
 Every episode is kept as soon as it has ended, and the same command goes on with what is missing.
-compare writes a page of several evaluations, regrade replays episodes into today's environments
-and grades them again without a policy, report writes an evaluation's pages again.
+compare writes a page of several evaluations; of a training run and its controls it prints paired
+differences of what they ended with. regrade replays episodes into today's environments and grades
+them again without a policy, report writes an evaluation's pages again.
 """
 
 from __future__ import annotations
@@ -51,7 +53,12 @@ def _configure(arguments: list[str]) -> cg.EvaluateConfig:
 
 async def _compare(options: argparse.Namespace) -> int:
     from clawrl_gym.evaluation.comparison import compare_evaluations
+    from clawrl_gym.evaluation.run_pairs import compare_runs, is_run
 
+    if options.folders and all(map(is_run, options.folders)):
+        pairs = await asyncio.to_thread(compare_runs, options.folders)
+        sys.stdout.write("\n".join(pair.summary() for pair in pairs) + "\n")
+        return 0
     comparison = await asyncio.to_thread(compare_evaluations, options.folders, options.out)
     sys.stdout.write(comparison.summary() + "\n")
     return 0
@@ -89,7 +96,7 @@ _ACTIONS: dict[str, Callable[[argparse.Namespace], Coroutine[object, object, int
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m clawrl_gym.evaluate")
     actions = parser.add_subparsers(dest="action", required=True)
-    compare = actions.add_parser("compare", help="several evaluations of the same tasks on a page")
+    compare = actions.add_parser("compare", help="several evaluations, or a run and its controls")
     compare.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     compare.add_argument("--out", type=Path, metavar="FOLDER", help="where to write it")
     regrade = actions.add_parser(

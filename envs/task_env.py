@@ -121,6 +121,8 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         self._turns = 0
         self.report = ""
         """Report of the grade at the end of the episode; `finish()` sets it too."""
+        self.agent_fault = False
+        """Whether the agent spoilt the episode: its reward of 0 is none that it earned."""
         self.waited_s = 0.0
         """Seconds that processes of actions waited for a CPU of this machine, over all episodes:
         they are not the agent's time."""
@@ -137,15 +139,16 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
     def _act(self, task: TaskT, workspace: WorkspaceT, action: str) -> tuple[str, bool]:
         """Carry out an action: what comes back, and whether it ends the task.
 
-        Raises AgentFault for what the agent did to its own workspace: the episode ends with 0.
+        Raises AgentFault for what the agent did to its own workspace: the episode ends with 0, or
+        with what it might have earned at worst where rewards are below 0.
         """
 
     @abstractmethod
     def _grade(self, task: TaskT, workspace: WorkspaceT) -> tuple[float, str]:
         """Reward and report of what is there now. It may close the workspace itself.
 
-        Raises AgentFault where the agent left nothing that can be graded: that is a 0. EnvError is
-        for what is provably not its doing.
+        Raises AgentFault where the agent left nothing that can be graded: as in `_act`. EnvError
+        is for what is provably not its doing.
         """
 
     def reset(
@@ -155,6 +158,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         super().reset(seed=seed)
         self.close()
         self.report = ""
+        self.agent_fault = False
         self._turns = 0
         task = self._select_task(options or {})
         with boundary(EnvError, f"starting task {task.id!r}"):
@@ -252,6 +256,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
     def _fail(self, fault: AgentFault) -> str:
         """End the episode by what the agent did to it; what it did, in words."""
         self.report = report_of([str(fault)])
+        self.agent_fault = True
         with suppress(EnvError):  # what it destroyed may not close either
             self.close()
         return str(fault)

@@ -12,6 +12,7 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.heldout import HeldOut
@@ -107,6 +108,7 @@ class Bench:
             parts,
             view,
             self._report,
+            RewardFloors(),
         )
 
     def _report(self, step: int, result: Evaluation, versions: range) -> None:
@@ -184,7 +186,9 @@ async def test_other_environments_are_measured_after_the_runs_own_and_told_by_na
     assert values["also/moon/success"] == pytest.approx(1 / 3)
     assert values["also/moon/n"] == 3
     (line,) = bench.view.messages
-    assert line.startswith("held-out of env=moon: 33% of 3 solved; WARNING: 1 of 4 tasks were lost")
+    assert line.startswith(
+        "held-out of env=moon: 33% of 3 solved; reward 0.333 (0 to 1); WARNING: 1 of 4"
+    )
     assert bench.view.phases == [
         ("held-out", "5 tasks, after 0 updates"), ("held-out", "ready"),
         ("held-out", "4 tasks of env=moon"), ("held-out", "ready"),

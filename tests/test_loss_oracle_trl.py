@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
+from clawrl_gym.core.types import Episode, Group, Sample, StopReason, TaskRef
 from clawrl_gym.dialogue.merging import Segment
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.loss import LossSettings, policy_loss
@@ -187,3 +187,30 @@ def test_advantages_loss_and_gradient_equal_trls(
     assert our_loss == pytest.approx(loss, rel=2e-4)
     for name, theirs in gradient.items():
         torch.testing.assert_close(our_gradient[name], theirs, rtol=2e-3, atol=2e-5)
+
+
+def test_the_entropy_of_a_batch_is_the_one_that_trl_logs(tmp_path: Path) -> None:
+    """trl divides logits by the temperature and averages over completion tokens."""
+    from transformers import AutoModelForCausalLM
+    from trl.trainer.utils import entropy_from_logits
+
+    model_dir = write_tiny_qwen3(tmp_path / "model")
+    samples = [
+        Sample(
+            "s", 0, PROMPT + completion,
+            [False] * len(PROMPT) + [True] * len(completion),
+            [0.0] * (len(PROMPT) + len(completion)),
+            [-1] * len(PROMPT) + [0] * len(completion),
+            [0.0] * (len(PROMPT) + len(completion)), 0.0,
+        )
+        for completion in COMPLETIONS
+    ]  # fmt: skip
+    (pack,) = make_packs(samples, 1024)
+    ours = PackedModel(model_dir, "cpu", temperature=0.8).score(pack).entropies_M.mean()
+    net = AutoModelForCausalLM.from_pretrained(model_dir)
+    theirs = []
+    for completion in COMPLETIONS:
+        with torch.no_grad():
+            logits = net(torch.tensor([PROMPT + completion])).logits[:, len(PROMPT) - 1 : -1] / 0.8
+        theirs.append(entropy_from_logits(logits)[0])
+    torch.testing.assert_close(ours, torch.cat(theirs).mean(), rtol=1e-5, atol=1e-6)

@@ -258,3 +258,28 @@ async def test_an_upgraded_run_has_the_shape_of_a_new_one(tmp_path: Path) -> Non
         await Store.open(folder).close()
     first, second, new = (shape(folder / schema.DATABASE_FILE) for folder in folders)
     assert first == second == new
+
+
+async def test_a_run_of_version_7_is_read_and_gone_on_with(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    await store.close()
+    whole = shape(tmp_path / "run.db")
+    db = sqlite3.connect(tmp_path / "run.db")
+    db.execute("ALTER TABLE sessions DROP COLUMN solved")
+    db.execute("UPDATE meta SET value='7' WHERE key='schema_version'")
+    db.execute(
+        "INSERT INTO sessions (id, split, source, created_s, reward) "
+        "VALUES ('e', 'train', 'rollout', 1.0, 1.0)"
+    )
+    db.execute("INSERT INTO user_updates VALUES ('ann', 3, 0, 6, 0.5, '{}', 99.0, NULL)")
+    db.commit()
+    db.close()
+    reader = StoreReader(tmp_path)
+    (session,) = reader.sessions()
+    assert (session.solved, session.success) == (None, True)
+    assert list(reader.newest_of_users()) == ["ann"]
+    reader.close()
+    store = Store.open(tmp_path)
+    assert [row.id for row in await store.sessions()] == ["e"]
+    await store.close()
+    assert shape(tmp_path / "run.db") == whole

@@ -153,6 +153,12 @@ class Canaries:
             known.setdefault(key, mean)
         await self._write()
 
+    @property
+    def mean(self) -> float | None:
+        """Mean log-prob of a token of the fixed replies when `before` was called last."""
+        fixed = [mean for key, mean in self._before.items() if key in self._exchanges]
+        return _mean(fixed) if fixed else None
+
     async def compare(self) -> tuple[Measured, Measured]:
         """How far the weights of now are behind those of `before`, and behind the anchor."""
         self._now = await self._measure()

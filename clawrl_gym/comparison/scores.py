@@ -86,14 +86,18 @@ def heldout_scores(row: Json, env: str, domains: Mapping[str, str]) -> dict[str,
 
 
 def _scores(episodes: Sequence[Json]) -> dict[str, Scores]:
-    """Success, and what else the environment scored of every task."""
+    """Success, reward, and what else the environment scored of every task."""
     success: dict[str, float] = {}
-    others: dict[str, dict[str, float]] = {}
+    rewards: dict[str, float] = {}
+    others: dict[str, dict[str, float]] = {"reward": rewards}
     for episode in episodes:
         task = cast(Json, episode["task"])
         name = str(task["id"] if task["id"] is not None else f"seed {task['seed']}")
         reward = cast(float | None, episode["reward"])
-        success[name] = float(is_success(reward))
+        solved = cast(bool | None, episode.get("solved"))
+        success[name] = float(is_success(reward, solved))
+        if reward is not None:
+            rewards[name] = reward
         for score, value in cast(dict[str, float], episode["scores"]).items():
             others.setdefault(score, {})[name] = float(value)
     whole = {score: own for score, own in others.items() if own.keys() == success.keys()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -62,9 +63,13 @@ class RolloutConfig(Part):
     def useful_in_flight(self) -> int:
         """Episodes that are not stale when they end: one meets as many updates as there are batches
         in flight, some of them more, and half of `max_staleness` leaves room for these."""
-        staleness = 0 if self.mode == "sync" else self.max_staleness
         batch = self.groups * self.group_size
-        return max(_ENVS_PER_WORKER, int(batch * max(1.0, staleness / 2)))
+        return max(_ENVS_PER_WORKER, int(batch * max(1.0, self.largest_lag / 2)))
+
+    @property
+    def largest_lag(self) -> int:
+        """Versions by which the policy that sampled may lag behind the one that learns."""
+        return 0 if self.mode == "sync" else self.max_staleness
 
     @property
     def fixed_in_flight(self) -> int | None:
@@ -313,6 +318,10 @@ class EvalConfig(Part):
     k: Annotated[tuple[int, ...], BeforeValidator(_several)] = ()
     """pass@k beside success, such as 8 or [1,8]: before the first update, after the last, and in
     `evaluate`; of `samples` more episodes of each task at the policy's own temperature."""
+    sampled: bool = False
+    """Each evaluation also plays every task once at the policy's own temperature, beside the
+    episode at `temperature`: held-out success and reward of both, in a line each, and paired
+    differences of both to another run (`evaluate compare RUN CONTROL`)."""
     samples: int | None = Field(None, ge=1)
     """Episodes of each task for pass@k; more are more exact. None takes the largest k."""
     also: tuple[str, ...] = ()
@@ -331,5 +340,12 @@ class EvalConfig(Part):
 
     @property
     def samples_per_task(self) -> int:
-        """Episodes of each task for pass@k; 0 without it."""
-        return (self.samples or max(self.k)) if self.k else 0
+        """Episodes of each task at the policy's own temperature at the first and the last
+        evaluation, and in `evaluate`."""
+        return self.samples_with(self.k)
+
+    def samples_with(self, ks: Sequence[int]) -> int:
+        """Those of an evaluation that measures pass@k with `ks`."""
+        if ks:
+            return self.samples or max(ks)
+        return 1 if self.sampled else 0

@@ -20,7 +20,7 @@ alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
 
@@ -68,6 +68,20 @@ def mean_of(values: Sequence[float]) -> Estimate:
     return Estimate(sum(values) / n if n else math.nan, low, high, n)
 
 
+def reward_of(rewards: Sequence[float]) -> Estimate:
+    """The mean reward over tasks, with the percentiles of resampled tasks. Rewards that are all the
+    same, on a scale that nobody knows, show no spread: their interval is not a number."""
+    if len(set(rewards)) > 1:
+        return Estimate(fmean(rewards), *_resampled(rewards), len(rewards))
+    return Estimate(rewards[0] if rewards else math.nan, math.nan, math.nan, len(rewards))
+
+
+def interval_values(name: str, estimate: Estimate) -> dict[str, float]:
+    """An estimate as metrics: `name`, `name_low`, `name_high`; without what is not known."""
+    values = {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return {key: value for key, value in values.items() if math.isfinite(value)}
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """By how much something was above something else, on the same tasks."""
@@ -84,8 +98,22 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
+def reward_difference(before: Mapping[str, float], after: Mapping[str, float]) -> Difference | None:
+    """The paired difference of mean rewards over the tasks that both have; None without one. The
+    scale of the rewards is how far apart they are."""
+    both = [task for task in before if task in after]
+    rewards = [own[task] for own in (before, after) for task in both]
+    scale = (max(rewards) - min(rewards) if rewards else 0.0) or 1.0
+    scaled = mean_difference([[(after[task] - before[task]) / scale for task in both]])
+    if scaled is None:
+        return None
+    mean, low, high = (scale * value for value in (scaled.mean, scaled.low, scaled.high))
+    return Difference(mean, low, high, scaled.seeds, scaled.tasks)
+
+
 def mean_difference(differences_ST: Sequence[Sequence[float]]) -> Difference | None:
-    """Of a table of differences, a row a seed and a column a task; None of an empty one."""
+    """Of a table of differences between -1 and 1, a row a seed and a column a task; None of an
+    empty one."""
     rows = [list(row) for row in differences_ST if row]
     if not rows:
         return None

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from clawrl_gym.core import redact
@@ -21,11 +22,11 @@ from clawrl_gym.core.jsonl import JsonLines, RotatedLines, read_json_lines
 from clawrl_gym.core.log_files import FULL_BYTES
 from clawrl_gym.core.loggers import make_logger
 from clawrl_gym.core.provenance import record_start
-from clawrl_gym.core.types import Json
+from clawrl_gym.core.types import Json, JsonObject
 
 METRICS_FILE = "metrics.jsonl"
 HELDOUT_FILE = "heldout.jsonl"
-"""Which task each held-out evaluation solved: what a report compares."""
+"""Which task each held-out evaluation solved, and what it earned: what a report compares."""
 TIMELINE_FILE = "timeline.jsonl"
 
 Loop = Literal["serve", "collect", "judge", "train"]
@@ -40,6 +41,17 @@ HELDOUT_DEADLINES = "heldout/deadlines"
 """Tasks that the agent had not ended in time; failures, and part of n."""
 HELDOUT_LAST_VERSION = "heldout/last_version"
 """Of the policy when an evaluation ended, which began at the version that its step says."""
+HELDOUT_REWARD = "heldout/reward"
+"""Mean reward of the held-out episodes."""
+HELDOUT_REWARD_LOW = "heldout/reward_low"
+HELDOUT_REWARD_HIGH = "heldout/reward_high"
+SAMPLED_SUCCESS = "heldout/sampled_success"
+"""As `heldout/success`, of replies at the policy's own temperature."""
+SAMPLED_SUCCESS_LOW = "heldout/sampled_success_low"
+SAMPLED_SUCCESS_HIGH = "heldout/sampled_success_high"
+SAMPLED_REWARD = "heldout/sampled_reward"
+SAMPLED_REWARD_LOW = "heldout/sampled_reward_low"
+SAMPLED_REWARD_HIGH = "heldout/sampled_reward_high"
 HELDOUT_SAMPLES = "heldout/samples"
 """Episodes of each task that pass@k was estimated from."""
 HELDOUT_SAMPLES_LOST = "heldout/samples_lost"
@@ -47,6 +59,9 @@ PASS_PREFIX = "heldout/pass@"
 HELDOUT_OWN = (
     HELDOUT_SUCCESS, HELDOUT_N, HELDOUT_LOST, HELDOUT_LOW, HELDOUT_HIGH, HELDOUT_DEADLINES,
     HELDOUT_LAST_VERSION, HELDOUT_SAMPLES, HELDOUT_SAMPLES_LOST,
+    HELDOUT_REWARD, HELDOUT_REWARD_LOW, HELDOUT_REWARD_HIGH,
+    SAMPLED_SUCCESS, SAMPLED_SUCCESS_LOW, SAMPLED_SUCCESS_HIGH,
+    SAMPLED_REWARD, SAMPLED_REWARD_LOW, SAMPLED_REWARD_HIGH,
 )  # fmt: skip
 """Measured of every environment; others under `heldout/` are an environment's own scores."""
 ALSO_PREFIX = "also/"
@@ -66,6 +81,16 @@ that did."""
 NO_GRADIENT = "learner/no_gradient"
 """1 for an update that had no gradient; `no_gradient/CAUSE` stands beside it."""
 NO_GRADIENT_PREFIX = "no_gradient/"
+REFERENCE_LOGPROB = "language/reference_logprob"
+"""Mean log-prob of a token of what the policy said of held-out tasks before the first update."""
+REPLY_TOKENS = "language/reply_tokens"
+"""Sampled tokens of a reply, the mean over a batch."""
+STEP_S = "learner/step_s"
+"""How long the learner's step took."""
+LOWEST_STEP = "rewards/lowest_step"
+"""The lowest reward of a step that the environment has given, where it is below 0."""
+LOWEST_RETURN = "rewards/lowest_return"
+"""Of a whole episode."""
 REQUESTS_PREFIX = "requests/"
 """Counts of texts that were no valid Unicode, turns that no learner can use, and fields without
 effect, since the process began."""
@@ -93,6 +118,19 @@ def wilson(successes: int, n: int, z: float = 1.959964) -> tuple[float, float]:
 def in_env(env: str, values: Mapping[str, float]) -> dict[str, float]:
     """Metrics of one environment of a mixture, by their names there."""
     return {f"{ENV_PREFIX}{env}/{name}": value for name, value in values.items()}
+
+
+def envs_of(values: Mapping[str, float], names: Collection[str]) -> dict[str, dict[str, float]]:
+    """Metrics of these names by environment: that of a run of one is the empty name."""
+    found: dict[str, dict[str, float]] = {}
+    for metric, value in values.items():
+        for name in names:
+            env = metric.removeprefix(ENV_PREFIX).removesuffix(f"/{name}")
+            if metric == name:
+                found.setdefault("", {})[name] = value
+            elif metric == f"{ENV_PREFIX}{env}/{name}":
+                found.setdefault(env, {})[name] = value
+    return found
 
 
 def mean_scores(scores: Sequence[Mapping[str, float]], prefix: str) -> dict[str, float]:
@@ -214,6 +252,21 @@ def solved_by_step(folder: Path) -> dict[int, dict[str, bool]]:
     return evaluations
 
 
+RewardKind = Literal["reward", "sampled_reward"]
+"""Of the episode at `eval.temperature`, and of those at the policy's own temperature."""
+
+
+def rewards_by_step(folder: Path, kind: RewardKind) -> dict[int, dict[str, float]]:
+    """What each held-out evaluation of a run earned by task, by the updates before it; those of
+    which it is not known are left out."""
+    evaluations: dict[int, dict[str, float]] = {}
+    for row in read_json_lines(folder / HELDOUT_FILE):
+        step, rewards = row.get("step"), row.get(kind)
+        if isinstance(step, int) and isinstance(rewards, dict):
+            evaluations[step] = {str(task): float(one) for task, one in rewards.items()}
+    return evaluations
+
+
 class Metrics:
     """metrics.jsonl and the optional logger of one run."""
 
@@ -239,10 +292,17 @@ class Metrics:
         """One row a step, earlier parts of a resumed run included."""
         return by_step(self._rows)
 
-    def log_tasks(self, step: int, solved_by_task: Mapping[str, bool]) -> None:
-        """Append which tasks a held-out evaluation after `step` updates solved."""
+    def log_tasks(
+        self,
+        step: int,
+        solved_by_task: Mapping[str, bool],
+        rewards: Mapping[RewardKind, Mapping[str, float]] = MappingProxyType({}),
+    ) -> None:
+        """Append which tasks a held-out evaluation after `step` updates solved, and what they
+        earned, of each kind of episode that was measured."""
+        known: JsonObject = {kind: dict(own) for kind, own in rewards.items() if own}
         with closing(JsonLines(self._folder / HELDOUT_FILE)) as lines:
-            lines.append({"step": step, "solved": dict(solved_by_task)})
+            lines.append({"step": step, "solved": dict(solved_by_task), **known})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append one line; a value that is not finite is written as null."""

@@ -175,9 +175,11 @@ class StopReason(StrEnum):
     CONTEXT = "context"
     """The next prompt would not fit the model's context; graded all the same."""
     DEADLINE = "deadline"
-    """The agent's time was over, infrastructure's own delays not counted: a failure, 0 at most."""
+    """The agent's time was over, infrastructure's own delays not counted: a failure, which never
+    earns more than playing on."""
     AGENT_FAULT = "agent_fault"
-    """The agent spoilt its episode or its grade (`AgentFault`): a failure, 0 at most."""
+    """The agent spoilt its episode or its grade (`AgentFault`): a failure, which never earns more
+    than playing on."""
     ENV_ERROR = "env_error"
     """The environment failed: infrastructure, no reward."""
     NO_VERDICT = "no_verdict"
@@ -328,9 +330,12 @@ class Transcript:
     """Of the environment's checks, which no request held."""
 
 
-def is_success(reward: float | None) -> bool:
-    """Whether an episode with this reward has solved its task, completely."""
-    return reward is not None and reward >= 1.0
+def is_success(reward: float | None, solved: bool | None = None) -> bool:
+    """Whether an episode has solved its task: its environment says so (`solved`), or says nothing
+    and the reward reached 1. One without a reward has not."""
+    if reward is None or solved is None:
+        return reward is not None and reward >= 1.0
+    return solved
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +349,7 @@ class Episode:
     stop_reason: StopReason
     reward: float | None
     """Sum of the environment's rewards, 0 at most after a failure of the agent's; None after an
-    infrastructure failure."""
+    infrastructure failure. Steps that were left unplayed are charged by `RewardFloors`."""
     turns: int
     error: str | None = None
     """What failed, when something did."""
@@ -361,11 +366,20 @@ class Episode:
     """People were told of its error already: all episodes of a worker that ended have the same."""
     transcript: Transcript | None = None
     """Where its spec wants one."""
+    solved: bool | None = None
+    """The environment's last `info["success"]`; None: it says nothing."""
+    unplayed: int = 0
+    """Steps that it had left where the environment neither ended nor graded it; their cost is not
+    in `reward` yet."""
+    lowest_step: float = 0.0
+    """The lowest reward of one of its steps, 0 at most."""
+    declared_floor: float | None = None
+    """The lower end of the environment's `reward_range`; None: it declares none."""
 
     @property
     def success(self) -> bool:
-        """Solved completely: the environment's reward reached 1."""
-        return is_success(self.reward)
+        """Whether the environment says so; where it says nothing, whether its reward reached 1."""
+        return is_success(self.reward, self.solved)
 
     @property
     def may_be_run_again(self) -> bool:

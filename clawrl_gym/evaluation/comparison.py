@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.intervals import Difference
 from clawrl_gym.core.provenance import describe_start
 from clawrl_gym.evaluation.figures import EvaluationResult, TaskResult, data_of, read_result
 from clawrl_gym.evaluation.page import (
@@ -25,13 +26,14 @@ from clawrl_gym.evaluation.page import (
     outcome_of,
     page_name,
     pass_chart,
+    rewards_of,
     write_evaluation_page,
 )
 from clawrl_gym.evaluation.pairs import Pair, names_of, pairs_of, points, setting_differences
 from clawrl_gym.evaluation.settings import SETTINGS_FILE
 from clawrl_gym.ui import pages
 from clawrl_gym.ui.svg import IntervalRow, interval_chart, write_picture
-from clawrl_gym.ui.text import in_words
+from clawrl_gym.ui.text import estimate_words, in_words, reward_change
 
 COMPARISON_PAGE = "comparison.html"
 COMPARISON_PICTURE = "comparison.svg"
@@ -61,6 +63,7 @@ class EvaluationComparison:
         """In a few lines."""
         figures = [
             f"{self.names[one.folder]:<32} {in_words(one.success)}, n = {len(one.measured)}"
+            + "".join(f", {name} {estimate_words(own)}" for name, own in rewards_of(one))
             + (f", {len(one.lost)} lost" if one.lost else "")
             + f"; {cost_words(one.cost)}"
             + (f"; {one.versions_in_words}" if one.versions else "")
@@ -118,6 +121,7 @@ def render_comparison(comparison: EvaluationComparison) -> str:
         flips=flipped_tasks(comparison),
         in_words=in_words,
         points=points,
+        reward_words=lambda one: "-" if one is None else reward_change(one),
         cost_words=cost_words,
         outcome=outcome_of,
         page=lambda one: _link(comparison.folder, one.folder / PAGE_FILE),
@@ -191,6 +195,10 @@ def _solved_of(tasks: Sequence[TaskResult]) -> str:
     return f"{sum(task.solved for task in tasks)} of {len(tasks)}" if tasks else "-"
 
 
+def _data_of(difference: Difference | None) -> dict[str, float | int] | None:
+    return None if difference is None else asdict(difference)
+
+
 def _short(name: str, limit: int = 32) -> str:
     return name if len(name) <= limit else "…" + name[1 - limit :]
 
@@ -214,6 +222,8 @@ def _data(comparison: EvaluationComparison) -> dict[str, object]:
                 "tasks": len(pair.tasks),
                 "unpaired": pair.unpaired,
                 "success": asdict(pair.success),
+                "reward": _data_of(pair.reward("reward")),
+                "sampled_reward": _data_of(pair.reward("sampled_reward")),
                 "pass": {str(k): asdict(one) for k, one in pair.passes().items()},
                 "won": [flip.after.name for flip in pair.won],
                 "lost": [flip.after.name for flip in pair.lost],

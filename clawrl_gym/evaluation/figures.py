@@ -7,16 +7,24 @@ infrastructure lost are in no share and stand beside.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from clawrl_gym.config.part import leaf
-from clawrl_gym.core.intervals import Estimate, mean_of, share_of
-from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, heldout_values, pass_at_k
-from clawrl_gym.core.types import TaskRef
+from clawrl_gym.core.intervals import Estimate, mean_of, reward_of, share_of
+from clawrl_gym.core.metrics import (
+    HELDOUT_HIGH,
+    HELDOUT_LOW,
+    RewardKind,
+    heldout_values,
+    pass_at_k,
+)
+from clawrl_gym.core.types import Episode, TaskRef
 from clawrl_gym.evaluation.record import Attempt, Key, each_attempt, key_of
 from clawrl_gym.evaluation.settings import EVALUATION_FILE, Settings, read_settings
+from clawrl_gym.rollout.floors import RewardFloors
 
 _KEPT_SAMPLES = 4
 """Of a task, solved and failed ones each: those whose transcripts are shown."""
@@ -65,8 +73,8 @@ class TaskResult:
 
     task: TaskRef
     greedy: Attempt | None = None
-    samples: dict[int, bool] = field(default_factory=dict)
-    """Whether each graded sample solved it."""
+    samples: dict[int, Episode] = field(default_factory=dict)
+    """The graded ones, without what was said."""
     shown: list[Attempt] = field(default_factory=list)
     """Some of the samples, with what was said."""
     lost: int = 0
@@ -97,7 +105,20 @@ class TaskResult:
 
     @property
     def solved_samples(self) -> int:
-        return sum(self.samples.values())
+        return sum(episode.success for episode in self.samples.values())
+
+    @property
+    def graded(self) -> list[Episode]:
+        """All episodes that count."""
+        return [*([self.greedy.episode] if self.greedy else []), *self.samples.values()]
+
+    def rewards(self, kind: RewardKind, floors: RewardFloors) -> list[float] | None:
+        """What its episodes of a kind earned; None where that is not known."""
+        greedy = [self.greedy.episode] if self.greedy else []
+        settled = floors.settled(greedy if kind == "reward" else list(self.samples.values()))
+        return (
+            None if any(one.unplayed for one in settled) else [one.reward or 0.0 for one in settled]
+        )
 
     def pass_at(self, k: int) -> float | None:
         """None where fewer than k samples are left."""
@@ -116,7 +137,7 @@ class TaskResult:
             self.greedy = attempt
         else:
             solved = attempt.episode.success
-            self.samples[attempt.sample] = solved
+            self.samples[attempt.sample] = replace(attempt.episode, transcript=None)
             if sum(one.episode.success == solved for one in self.shown) < _KEPT_SAMPLES:
                 self.shown.append(attempt)
 
@@ -208,6 +229,42 @@ class EvaluationResult:
         """pass@k by k."""
         return {k: estimate for k in self.ks if (estimate := pass_of(self.tasks, k)).n}
 
+    def rewards(
+        self, kind: RewardKind = "reward", floors: RewardFloors | None = None
+    ) -> dict[Key, float]:
+        """Mean reward of each task that has episodes of a kind; empty where it is not known.
+
+        `floors`: of the evaluations that it is compared with, too.
+        """
+        floors = floors or floors_of([self])
+        rewards = {task.key: task.rewards(kind, floors) for task in self.tasks}
+        if any(own is None for own in rewards.values()):
+            return {}
+        return {key: sum(own) / len(own) for key, own in rewards.items() if own}
+
+    @property
+    def reward_is_success(self) -> bool:
+        """Greedy episodes earned 1 where they solved their task, and 0 elsewhere."""
+        greedy = [task.greedy.episode for task in self.measured if task.greedy]
+        return all(one.reward == one.success for one in greedy)
+
+    @property
+    def reward(self) -> Estimate:
+        """Of greedy episodes."""
+        return reward_of(list(self.rewards().values()))
+
+    @property
+    def sampled_success(self) -> Estimate:
+        """Share of samples that solved their task, the mean over tasks."""
+        return mean_of(
+            [task.solved_samples / len(task.samples) for task in self.tasks if task.samples]
+        )
+
+    @property
+    def sampled_reward(self) -> Estimate:
+        """Of samples, the mean over tasks."""
+        return reward_of(list(self.rewards("sampled_reward").values()))
+
     def families(self) -> dict[str, list[TaskResult]]:
         """The measured tasks by family."""
         names = sorted({task.family for task in self.measured})
@@ -218,6 +275,13 @@ class EvaluationResult:
         own = [task.greedy.episode.scores for task in self.measured if task.greedy]
         names = sorted({name for one in own for name in one})
         return {name: mean_of([one[name] for one in own if name in one]) for name in names}
+
+
+def floors_of(results: Sequence[EvaluationResult]) -> RewardFloors:
+    """What rewards the episodes of evaluations of one environment have shown."""
+    floors = RewardFloors()
+    floors.settled([one for result in results for task in result.tasks for one in task.graded])
+    return floors
 
 
 def success_of(tasks: Sequence[TaskResult], lost: int = 0) -> Estimate:
@@ -261,6 +325,9 @@ def data_of(result: EvaluationResult) -> Mapping[str, object]:
         "temperature": leaf(config, "eval.temperature"),
         "regraded_from": result.settings.regraded_from,
         "success": _estimate(result.success),
+        "reward": _known(result.reward),
+        "sampled_success": _known(result.sampled_success),
+        "sampled_reward": _known(result.sampled_reward),
         "lost_tasks": len(result.lost),
         "versions": result.versions,
         "pass": {str(k): _estimate(estimate) for k, estimate in result.passes().items()},
@@ -273,6 +340,15 @@ def data_of(result: EvaluationResult) -> Mapping[str, object]:
             "episode_seconds": round(cost.seconds, 1),
         },
     }  # fmt: skip
+
+
+def _known(estimate: Estimate) -> dict[str, float | int | None] | None:
+    """An estimate that there may be none of, or one without an interval."""
+    if not estimate.n:
+        return None
+    names = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    values = {k: round(value, 6) if math.isfinite(value) else None for k, value in names.items()}
+    return {**values, "n": estimate.n}
 
 
 def _estimate(estimate: Estimate) -> dict[str, float | int]:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from clawrl_gym.config.part import leaf
 from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.intervals import Estimate
 from clawrl_gym.core.types import Answer, StopReason
 from clawrl_gym.evaluation.figures import Cost, EvaluationResult, TaskResult, success_of
 from clawrl_gym.evaluation.record import Attempt
@@ -64,6 +65,7 @@ def render_page(result: EvaluationResult) -> str:
         start=result.settings.starts[-1],
         facts=facts_of(result),
         passes=result.passes(),
+        rewards=rewards_of(result),
         charts=[pass_chart([("", "heldout", result)], *size) for size in (WIDE, NARROW)],
         families={name: success_of(tasks) for name, tasks in result.families().items()},
         scores=result.scores(),
@@ -130,6 +132,12 @@ def warning_of(result: EvaluationResult) -> str | None:
     if result.settings.regraded_from:
         parts.append(f"Graded again, from the episodes of {result.settings.regraded_from}.")
     return " ".join(parts) or None
+
+
+def rewards_of(result: EvaluationResult) -> list[tuple[str, Estimate]]:
+    """Mean rewards by name, as far as they are known."""
+    rewards = [("reward", result.reward), ("sampled reward", result.sampled_reward)]
+    return [(name, estimate) for name, estimate in rewards if estimate.n]
 
 
 def facts_of(result: EvaluationResult) -> list[tuple[str, str]]:

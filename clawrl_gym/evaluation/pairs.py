@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.intervals import Difference, mean_difference
-from clawrl_gym.evaluation.figures import EvaluationResult, TaskResult
+from clawrl_gym.core.intervals import Difference, mean_difference, reward_difference
+from clawrl_gym.core.metrics import RewardKind
+from clawrl_gym.evaluation.figures import EvaluationResult, TaskResult, floors_of
 from clawrl_gym.evaluation.settings import deciding
+from clawrl_gym.ui.text import reward_change
 
 _OF_THE_POLICY = ("policy.", "endpoint.", "seed")
 """Keys in which evaluations that are compared are meant to differ."""
@@ -48,6 +50,16 @@ class Pair:
         assert difference is not None  # there is at least one task
         return difference
 
+    def reward(self, kind: RewardKind = "reward") -> Difference | None:
+        """Of mean rewards, both by the same floors; None where they are not known."""
+        floors = floors_of([self.before, self.after])
+        before, after = (one.rewards(kind, floors) for one in (self.before, self.after))
+        names = {key: repr(key) for key in before.keys() | after.keys()}
+        return reward_difference(
+            {names[key]: value for key, value in before.items()},
+            {names[key]: value for key, value in after.items()},
+        )
+
     @property
     def won(self) -> list[Flip]:
         """Tasks that only the second one solves."""
@@ -75,6 +87,7 @@ class Pair:
         n, difference = len(self.tasks), self.success
         spread = f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
         flips = f"{len(self.won)} tasks only {second} solves, {len(self.lost)} only {first}"
+        flips += "".join(f"; {words}" for words in self.reward_words())
         if not difference.is_clear:
             return (
                 f"{second} and {first} are not distinguishable on the {n} tasks that both "
@@ -82,6 +95,15 @@ class Pair:
             )
         by = f"{abs(100 * difference.mean):.1f} points {_word(difference)} than {first}"
         return f"On the same {n} tasks {second} solves {by} {spread}; {flips}."
+
+    def reward_words(self) -> list[str]:
+        """The differences of mean rewards, greedy and sampled, as far as they are known; of greedy
+        ones only where they are not 0 and 1, which success tells."""
+        kinds: dict[str, RewardKind] = {"reward": "reward", "sampled reward": "sampled_reward"}
+        if all(one.reward_is_success for one in (self.before, self.after)):
+            del kinds["reward"]
+        known = {name: self.reward(kind) for name, kind in kinds.items()}
+        return [f"{name} {reward_change(one)}" for name, one in known.items() if one is not None]
 
 
 def points(difference: Difference) -> str:

@@ -242,7 +242,7 @@ def _attempt_of(row: Mapping[str, Any], with_transcript: bool) -> Attempt:
     kept = {
         column.name: row[column.name]
         for column in fields(Episode)
-        if column.name not in _NOT_KEPT and column.name != "stop_reason"
+        if column.name not in _NOT_KEPT and column.name != "stop_reason" and column.name in row
     }
     episode = Episode(
         group_id=None,

@@ -224,12 +224,13 @@ class Sessions:
         reward: float | None,
         stop_reason: str,
         error: str | None,
+        solved: bool | None = None,
     ) -> bool:
         """Record the outcome, and the next state of the last turn; False when it had ended."""
 
         async def end_alone() -> bool:
             async with session.opening:  # else a request could open it while it ends
-                return await self._end(session, state, reward, stop_reason, error)
+                return await self._end(session, state, reward, stop_reason, error, solved)
 
         return await self.recorder.shielded(end_alone())
 
@@ -286,6 +287,7 @@ class Sessions:
         reward: float | None,
         stop_reason: str,
         error: str | None,
+        solved: bool | None = None,
     ) -> bool:
         had_ended, session.ended = session.ended, True
         last_s = self._last_s.pop(session.id, None)
@@ -298,7 +300,7 @@ class Sessions:
             if session.is_rollout:
                 session.drop_turns()
             ended = await self._store.end_session(
-                session.id, reward=reward, stop_reason=stop_reason, error=error
+                session.id, reward=reward, stop_reason=stop_reason, error=error, solved=solved
             )
         except StoreError:  # it is open still, and idle some time
             session.ended = had_ended

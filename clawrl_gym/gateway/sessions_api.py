@@ -39,6 +39,8 @@ class EndRequest(Fields):
     stop_reason: StopReason = StopReason.TERMINATED
     next_state: list[WireMessage] | None = None
     error: str | None = None
+    solved: bool | None = None
+    """What the environment says of success; None: that the reward reached 1."""
     split: Split | None = None
 
 
@@ -140,7 +142,7 @@ class SessionsApi:
             self._sessions.use(session_id, labels) as session,
         ):
             ended = await self._sessions.end(
-                session, state, end.reward, end.stop_reason.value, end.error
+                session, state, end.reward, end.stop_reason.value, end.error, end.solved
             )
         return {"session_id": name_of(session_id), "ended_before": not ended}
 

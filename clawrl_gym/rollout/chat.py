@@ -112,6 +112,7 @@ class GatewayChat:
             "stop_reason": episode.stop_reason.value,
             "next_state": next_state,
             "error": episode.error,
+            "solved": episode.solved,
         }
         await self._ask("end", spec, body, _labels(spec))
 

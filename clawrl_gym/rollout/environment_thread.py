@@ -65,14 +65,29 @@ class EnvironmentThread:
         return self._tenant.finish
 
     @property
+    def grades(self) -> bool:
+        """Whether the environment has a `finish()` of its own."""
+        return self._tenant.grades
+
+    @property
+    def agent_fault(self) -> object:
+        """Whether the agent has spoilt the episode, if the environment says so."""
+        return self._tenant.attribute("agent_fault", False)
+
+    @property
+    def reward_range(self) -> object:
+        """What an episode earns at least and at most, if the environment declares it."""
+        return self._tenant.attribute("reward_range", None)
+
+    @property
     def report(self) -> object:
         """Of the environment's checks, if it has a `report`."""
-        return self._tenant.report
+        return self._tenant.attribute("report", None)
 
     @property
     def waited_s(self) -> object:
         """Seconds that its processes waited for a CPU, if it has a `waited_s`."""
-        return self._tenant.waited_s
+        return self._tenant.attribute("waited_s", 0.0)
 
     @property
     def film(self) -> Callable[[], bytes | None]:
@@ -149,12 +164,12 @@ class _Tenant:
         return 0.0 if finish is None else finish()
 
     @property
-    def report(self) -> object:
-        return getattr(self._env.unwrapped, "report", None)
+    def grades(self) -> bool:
+        return callable(getattr(self._env.unwrapped, "finish", None))
 
-    @property
-    def waited_s(self) -> object:
-        return getattr(self._env.unwrapped, "waited_s", 0.0)
+    def attribute(self, name: str, default: object) -> object:
+        """An attribute of the environment, where there is one that has it."""
+        return default if self._env is None else getattr(self._env.unwrapped, name, default)
 
     def film(self) -> bytes | None:
         film = None if self._env is None else getattr(self._env.unwrapped, "film", None)

@@ -4,7 +4,8 @@ One episode is: reset, then messages, reply, action, step, until an end with a S
 policy is reached through the gateway. Who is to blame decides what an end is worth:
 
 - what the agent did: a deadline, a loop, a spoilt grade, a request that is refused for what it
-  said: a failure, a reward of 0 at most;
+  said: a failure, a reward of 0 at most, and what its unplayed steps might have cost
+  (`rollout/floors.py`);
 - what is provably not its doing: a start that fails, an environment that raises, a policy that
   cannot be reached, a machine that is too slow: no reward at all, and the episode is run again;
 - a task whose verifier gives no verdict at all: no reward, and the task is left out.
@@ -222,12 +223,13 @@ def conclude(
     spec: EpisodeSpec, progress: Progress, stop: StopReason, error: str | None, started_s: float
 ) -> Episode:
     """Episode as it ended; infrastructure leaves nothing to reward."""
+    is_failure = stop.is_failure or progress.is_spoilt
     return Episode(
         session_id=spec.session_id,
         group_id=spec.group_id,
         task=spec.task,
         stop_reason=stop,
-        reward=_reward(progress, stop),
+        reward=None if stop.is_infrastructure else _reward(progress, is_failure),
         turns=len(progress.replies),
         error=None if error is None else valid_text(error, "environment", progress.replaced),
         replaced=progress.replaced.total,
@@ -235,14 +237,24 @@ def conclude(
         duration_s=time.monotonic() - started_s,
         scores={} if stop.is_infrastructure else progress.scores,
         transcript=progress.transcript if spec.keeps_transcript else None,
+        solved=None if is_failure or stop.is_infrastructure else progress.solved,
+        unplayed=_unplayed(spec, progress, stop),
+        lowest_step=progress.lowest_step,
+        declared_floor=progress.declared_floor,
     )
 
 
-def _reward(progress: Progress, stop: StopReason) -> float | None:
+def _reward(progress: Progress, is_failure: bool) -> float:
     """Of a failure nothing, and what it had cost before: a loop must not pay."""
+    return min(0.0, progress.reward) if is_failure else progress.reward
+
+
+def _unplayed(spec: EpisodeSpec, progress: Progress, stop: StopReason) -> int:
+    """Steps whose rewards the agent did without; see `rollout/floors.py`."""
     if stop.is_infrastructure:
-        return None
-    return min(0.0, progress.reward) if stop.is_failure else progress.reward
+        return 0
+    most = spec.max_turns
+    return progress.left_of(most) if stop.is_failure else progress.unplayed(most)
 
 
 async def record_end(
@@ -287,7 +299,7 @@ async def _play(
     tools = agent.tools(progress.tools)
     system = _joined(progress.system, agent.instructions(progress.tools))
     history = HeadTail(bounds.max_context_chars) if bounds.context == "head_tail" else None
-    most = min(spec.max_turns, progress.max_replies)
+    most = progress.most_replies = min(spec.max_turns, progress.max_replies)
     while len(progress.replies) < most and not _spent_its_tokens(progress, bounds):
         messages = agent.messages(progress.observations, progress.replies)
         request = _with_system(messages, system)

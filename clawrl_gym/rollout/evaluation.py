@@ -1,23 +1,27 @@
 """Held-out evaluation: the same workers, gateway and rollout loop, greedy, one episode a task.
 
-Beside it pass@k, from several episodes of each task at the policy's own temperature.
+Beside it pass@k, and success and reward of episodes at the policy's own temperature.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from uuid import uuid4
 
 from clawrl_gym.core.errors import EnvError
+from clawrl_gym.core.intervals import Estimate, interval_values, mean_of, reward_of
 from clawrl_gym.core.metrics import (
     HELDOUT_DEADLINES,
+    HELDOUT_REWARD,
     HELDOUT_SAMPLES,
     HELDOUT_SAMPLES_LOST,
     HELDOUT_SUCCESS,
     PASS_PREFIX,
+    SAMPLED_REWARD,
+    SAMPLED_SUCCESS,
     heldout_values,
     in_env,
     mean_scores,
@@ -25,6 +29,7 @@ from clawrl_gym.core.metrics import (
 )
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.episode import EpisodeSpec, Limits
+from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.pool import WorkerPool
 
 _MANY = 0.05
@@ -52,6 +57,8 @@ class Attempts:
     samples: int
     """That each task was to have."""
     ks: tuple[int, ...]
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    """Mean reward of each task, by its name; empty where it is not known."""
 
     @property
     def lost(self) -> int:
@@ -62,13 +69,24 @@ class Attempts:
         """pass@k of each task; one that has fewer than k episodes left is not in it."""
         return [pass_at_k(n, solved, k) for n, solved in self.solved if n >= k]
 
+    @property
+    def success(self) -> Estimate:
+        """Share of episodes that solved their task, the mean over tasks."""
+        return mean_of([solved / n for n, solved in self.solved if n])
+
+    @property
+    def reward(self) -> Estimate:
+        """Mean over tasks."""
+        return reward_of(list(self.rewards.values()))
+
     def metrics(self) -> dict[str, float]:
-        """pass@k, the mean over tasks."""
+        """pass@k, success and reward, each the mean over tasks."""
         values = {HELDOUT_SAMPLES: float(self.samples), HELDOUT_SAMPLES_LOST: float(self.lost)}
         for k in self.ks:
             if rates := self.rates(k):
                 values[f"{PASS_PREFIX}{k}"] = sum(rates) / len(rates)
-        return values
+        values |= interval_values(SAMPLED_SUCCESS, self.success)
+        return values | interval_values(SAMPLED_REWARD, self.reward)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +114,20 @@ class Evaluation:
     @property
     def solved_by_task(self) -> dict[str, bool]:
         """Whether each measured task was solved, by a name that is the same in each evaluation."""
-        named = ((e.task, e.success) for e in self.episodes)
-        return {f"{task.env}:{task.id or ''}#{task.seed}": solved for task, solved in named}
+        return {name_of_task(e.task): e.success for e in self.episodes}
+
+    @property
+    def reward_by_task(self) -> dict[str, float]:
+        """What each measured task earned, by the same names; empty where it is not known."""
+        if any(episode.unplayed for episode in self.episodes):
+            return {}
+        return {name_of_task(e.task): e.reward or 0.0 for e in self.episodes}
+
+    @property
+    def reward(self) -> Estimate:
+        """Mean reward of the measured tasks; of none where it is not known: an episode left steps
+        unplayed before any showed what an episode may cost."""
+        return reward_of(list(self.reward_by_task.values()))
 
     @property
     def deadlines(self) -> int:
@@ -147,6 +177,7 @@ class Evaluation:
         values = heldout_values(self._solved, self.n, len(self.lost))
         if self.deadlines:
             values[HELDOUT_DEADLINES] = float(self.deadlines)
+        values |= interval_values(HELDOUT_REWARD, self.reward)
         return values | mean_scores([episode.scores for episode in self.episodes], "heldout")
 
     @property
@@ -163,11 +194,13 @@ async def evaluate(
     ks: Sequence[int] = (),
     samples: int = 0,
     ledger: Ledger | None = None,
+    floors: RewardFloors | None = None,
 ) -> Evaluation:
     """Run each task once; one that cannot be run in `max_retries` more attempts is lost.
 
-    For pass@k with each of `ks` it is run `samples` times more at the policy's own temperature.
-    What the ledger has is not run again. Raises EnvError when most are lost: then it is no measure.
+    It is run `samples` times more at the policy's own temperature, for pass@k with each of `ks`.
+    What the ledger has is not run again. `floors`: what rewards the run has seen before; None:
+    none. Raises EnvError when most are lost: then it is no measure.
     """
 
     broken: dict[TaskRef, str] = {}
@@ -211,13 +244,31 @@ async def evaluate(
         raise EnvError(
             f"{len(lost)} of {len(tasks)} held-out tasks were lost; the first: {lost[0]}"
         )
-    episodes = [one for one in ended if isinstance(one, Episode)]
-    solved = tuple(_solved([task.result() for task in own]) for own in sampled_G)
-    attempts = Attempts(solved, samples, tuple(ks)) if ks else None
-    return Evaluation(episodes, lost, attempts, tuple(broken.items()))
+    greedy = [one for one in ended if isinstance(one, Episode)]
+    played = [attempt.result() for own in sampled_G for attempt in own]
+    sampled = [episode for episode in played if isinstance(episode, Episode)]
+    settled = (floors or RewardFloors()).settled([*greedy, *sampled])
+    attempts = _attempts(tasks, settled[len(greedy) :], samples, ks) if samples else None
+    return Evaluation(settled[: len(greedy)], lost, attempts, tuple(broken.items()))
 
 
-def _solved(ended: Sequence[Episode | str]) -> tuple[int, int]:
-    """How many ended, and how many of these solved their task."""
-    episodes = [one for one in ended if isinstance(one, Episode)]
-    return len(episodes), sum(episode.success for episode in episodes)
+def name_of_task(task: TaskRef) -> str:
+    """A task's name in every evaluation of a run, and of other runs of the same tasks."""
+    return f"{task.env}:{task.id or ''}#{task.seed}"
+
+
+def _attempts(
+    tasks: Sequence[TaskRef], episodes: Sequence[Episode], samples: int, ks: Sequence[int]
+) -> Attempts:
+    """Of each task the episodes that ended."""
+    own: dict[TaskRef, list[Episode]] = {task: [] for task in tasks}
+    for episode in episodes:
+        own[episode.task].append(episode)
+    solved = tuple((len(each), sum(e.success for e in each)) for each in own.values())
+    is_known = not any(episode.unplayed for episode in episodes)
+    rewards = {
+        name_of_task(task): sum(e.reward or 0.0 for e in each) / len(each)
+        for task, each in own.items()
+        if each and is_known
+    }
+    return Attempts(solved, samples, tuple(ks), rewards)

@@ -29,8 +29,10 @@ class TextEnv(Protocol):
     One with checks may report on them at the end: in `info["report"]` of the last step, and after
     `finish()` in an attribute `report`. Rules that hold for the whole episode stand in
     `info["system"]` of reset, and the number of replies that it allows in `info["max_replies"]`. An
-    attribute `waited_s` may count the seconds that its processes waited for a CPU. Whose it is may
-    be anybody: what comes back is checked here.
+    attribute `waited_s` may count the seconds that its processes waited for a CPU. `grades` is
+    False where it has no `finish()` of its own, `agent_fault` is True once the agent has spoilt the
+    episode, and `reward_range` may declare what an episode earns at least and at most. Whose it is
+    may be anybody: what comes back is checked here.
     """
 
     def reset(
@@ -65,6 +67,18 @@ class Progress:
         self.tokens = 0
         """Sampled by the policy."""
         self.reward = 0.0
+        self.steps = 0
+        """Of the environment; a reply without an action makes none."""
+        self.lowest_step = 0.0
+        """The lowest reward of a step, 0 at most."""
+        self.most_replies = math.inf
+        """Of the agent, once it is known."""
+        self.has_ended = False
+        """The environment ended the episode itself."""
+        self.is_graded = False
+        """The environment graded what was there when something else ended the episode."""
+        self.solved: bool | None = None
+        """The last `info["success"]`; None: none was given."""
         self.family: str | None = None
         self.scores: dict[str, float] = {}
         self.report: str | None = None
@@ -91,9 +105,11 @@ class Progress:
             values = await self._acted(self._env.step, action)
             observation, reward, terminated, truncated, info = _values_of("step", values, _STEP)
             self._note("step", observation, info)
-            self.reward += _finite("step", "a reward", reward)
+            self._earn("step", reward)
+            self.steps += 1
             terminated = _flag("terminated", terminated)
             truncated = _flag("truncated", truncated)
+        self.has_ended = terminated or truncated
         if terminated:
             return StopReason.TERMINATED
         return StopReason.TRUNCATED if truncated else None
@@ -102,7 +118,8 @@ class Progress:
         """Grade what is there; an environment that reports tells it in its attribute `report`."""
         with boundary(EnvError, "finish"):
             reward = await self._acted(self._env.finish)
-            self.reward += _finite("finish", "a reward", reward)
+            self._earn("finish", reward)
+            self.is_graded = bool(getattr(self._env, "grades", True))
             self.report = self._report(getattr(self._env, "report", None))
 
     async def _acted(self, function: Callable[..., object], *args: object) -> Any:
@@ -123,6 +140,38 @@ class Progress:
     def _waited_s(self) -> float:
         """Seconds that its processes waited for a CPU, of an environment that counts them."""
         return _finite("step", "waited_s", getattr(self._env, "waited_s", 0.0))
+
+    def _earn(self, method: str, reward: object) -> None:
+        earned = _finite(method, "a reward", reward)
+        self.reward += earned
+        self.lowest_step = min(self.lowest_step, earned)
+
+    @property
+    def is_spoilt(self) -> bool:
+        """The agent destroyed what was to be graded, as the environment says."""
+        return bool(getattr(self._env, "agent_fault", False))
+
+    @property
+    def declared_floor(self) -> float | None:
+        """The lower end of the environment's `reward_range`; None without a finite one."""
+        declared = getattr(self._env, "reward_range", None)
+        if not isinstance(declared, tuple | list) or len(declared) != 2:
+            return None
+        low = declared[0]
+        return float(low) if isinstance(low, int | float) and math.isfinite(low) else None
+
+    def unplayed(self, most: float) -> int:
+        """Replies of `most` that brought no step, where the environment neither ended nor graded
+        the episode."""
+        if self.is_spoilt:
+            return self.left_of(most)
+        if self.has_ended or self.is_graded:
+            return 0
+        return max(0, int(min(most, self.most_replies)) - self.steps)
+
+    def left_of(self, most: float) -> int:
+        """Steps that were left of `most` replies, at least the one that went wrong."""
+        return max(1, int(min(most, self.most_replies)) - self.steps)
 
     @property
     def transcript(self) -> Transcript:
@@ -171,6 +220,8 @@ class Progress:
             for name, score in scores.items()
         }
         self.report = self._report(info.get("report"))
+        if "success" in info:
+            self.solved = _success(method, info["success"])
         self.info = info
 
     def _report(self, report: object) -> str | None:
@@ -202,6 +253,17 @@ def _finite(method: str, name: str, number: object) -> float:
     if not math.isfinite(value) or isinstance(number, str | bytes):
         raise EnvError(f"{method}: got {name} {number!r:.100}, expected a finite number")
     return value
+
+
+def _success(method: str, success: object) -> bool | None:
+    """Of `info["success"]`; some environments write 0 and 1."""
+    if success is None:
+        return None
+    if isinstance(success, str | bytes) or success not in (True, False):
+        raise EnvError(
+            f"{method}: got info['success']={success!r:.100}, expected True or False, or none"
+        )
+    return bool(success)
 
 
 def _flag(name: str, flag: object) -> bool:

@@ -14,7 +14,9 @@ from clawrl_gym.core.metrics import (
     FAILURES_PREFIX,
     FAMILY_PREFIX,
     LEFT_S,
+    REPLY_TOKENS,
     REQUESTS_PREFIX,
+    STEP_S,
     RateWindow,
     in_env,
     judged_shares,
@@ -27,11 +29,13 @@ from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.rollout.collector import UNTRAINABLE, Collector
+from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.flow import Flow
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.run.observer import ObservedPolicy
 from clawrl_gym.trainers.loop import Update
+from clawrl_gym.trainers.references import reply_tokens
 from clawrl_gym.trainers.user_queues import UserQueues
 
 _MEMORY_EVERY = 10
@@ -52,11 +56,13 @@ class TrainingCounts:
         flow: Flow,
         collector: Collector,
         of_tasks: Callable[[], Mapping[str, float]] = dict,
+        floors: RewardFloors | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`of_tasks`: what there is to know of how tasks are drawn. `now`: the clock, in
-        seconds."""
+        """`of_tasks`: what there is to know of how tasks are drawn. `floors`: of the run's
+        rewards. `now`: the clock, in seconds."""
         self._now = now
+        self._floors = floors or RewardFloors()
         self._of_tasks = of_tasks
         self._total_steps = total_steps
         self._served = served
@@ -121,6 +127,7 @@ class TrainingCounts:
         self._marks_s = [self._marks_s[-1], now_s]
         values = {
             "learner/waited_s": update.waited_s,
+            **_of_batch(update),
             LEFT_S: self._left_s(update.version, began_s, now_s),
             **self._of_episodes(),
             **self._since_last_update(),
@@ -146,10 +153,10 @@ class TrainingCounts:
 
     def _of_episodes(self) -> dict[str, float]:
         """Reward and success of the episodes since the last update; by family and environment."""
-        episodes, self._episodes = self._episodes, []
+        episodes, self._episodes = self._floors.settled(self._episodes), []
         if not episodes:
             return {}
-        values = _means(episodes)
+        values = _means(episodes) | self._floors.metrics()
         for family in sorted({e.kind for e in episodes if e.kind}):
             successes = [e.success for e in episodes if e.kind == family]
             values[FAMILY_PREFIX + family] = sum(successes) / len(successes)
@@ -226,7 +233,7 @@ class ServingCounts:
 
     async def of_update(self, update: Update) -> dict[str, float]:
         values = {
-            "learner/step_s": update.stats.duration_s if update.stats else 0.0,
+            STEP_S: update.stats.duration_s if update.stats else 0.0,
             **self._since_start(),
             **self._judged_since_last_update(),
             "turns/machine_like": float(self._machine_turns.turns),
@@ -266,6 +273,15 @@ def _of_requests(stats: GatewayStats, of_environments: int = 0) -> dict[str, flo
     for name in ("unread", "failed_calls", "noted_replies"):
         counts[f"{REQUESTS_PREFIX}{name}"] = getattr(stats, name)
     return {name: float(count) for name, count in counts.items() if count}
+
+
+def _of_batch(update: Update) -> dict[str, float]:
+    """How long its step took, and its replies are; of a batch without signal nothing."""
+    if update.stats is None:
+        return {}
+    tokens = reply_tokens(update.batch.samples)
+    values = {STEP_S: update.stats.duration_s}
+    return values if tokens is None else values | {REPLY_TOKENS: tokens}
 
 
 def _means(episodes: Sequence[Episode]) -> dict[str, float]:

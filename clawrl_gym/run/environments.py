@@ -22,6 +22,7 @@ from clawrl_gym.core.types import Episode, Group, TaskRef
 from clawrl_gym.rollout.chat import PolicyAddress, chat_of
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import Evaluation, Ledger, evaluate
+from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.stage import Stages, limits_of, one_stage, places_of
 from clawrl_gym.run.admission import Admission
@@ -162,9 +163,10 @@ class Environments:
         ks: Sequence[int] = (),
         samples: int = 0,
         ledger: Ledger | None = None,
+        floors: RewardFloors | None = None,
     ) -> Evaluation:
-        """Every task once, and `samples` times more for pass@k with each of `ks`; not again what
-        the ledger has.
+        """Every task once, and `samples` times more, for pass@k with each of `ks`; not again what
+        the ledger has. `floors`: what rewards the run has seen before.
 
         Raises EnvError when infrastructure lost most of them.
         """
@@ -177,6 +179,7 @@ class Environments:
             ks,
             samples,
             ledger,
+            floors,
         )
 
     async def __aenter__(self) -> Self:

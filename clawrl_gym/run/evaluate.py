@@ -18,7 +18,7 @@ from clawrl_gym.core.intervals import mean_of
 from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_SUCCESS, heldout_values
 from clawrl_gym.core.types import Episode
 from clawrl_gym.evaluation.figures import EvaluationResult, data_of, read_result
-from clawrl_gym.evaluation.page import PAGE_FILE, cost_words, write_evaluation_page
+from clawrl_gym.evaluation.page import PAGE_FILE, cost_words, rewards_of, write_evaluation_page
 from clawrl_gym.evaluation.record import EPISODES_FILE, EvaluationRecord
 from clawrl_gym.evaluation.settings import EVALUATION_FILE, settings_of
 from clawrl_gym.rollout.chat import PolicyAddress
@@ -28,6 +28,7 @@ from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.envs import check_env
 from clawrl_gym.run.policy import OnPhase, ServedPolicy, quiet
 from clawrl_gym.run.preflight import Preflight, preflight_evaluation, preflight_of_run
+from clawrl_gym.ui.text import estimate_words, in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +59,19 @@ class EvaluationRun:
             lost.append(f"  the same command with run.dir={self.folder} runs the lost ones again")
         warning = [evaluation.warning] if evaluation.warning else []
         passes = list(_passes(evaluation.attempts)) if evaluation.attempts else []
-        answered = self.result.versions_in_words
+        result = self.result
+        rewards = [f"{name:<24} {estimate_words(own)}" for name, own in rewards_of(result)]
+        if result.sampled_success.n:
+            rewards.append(f"{'sampled success':<24} {in_words(result.sampled_success)}")
+        answered = result.versions_in_words
         where = [
             *([answered] if answered else []),
-            f"cost: {cost_words(self.result.cost)}",
+            f"cost: {cost_words(result.cost)}",
             f"every episode: {self.folder / EVALUATION_FILE}",
             f"page: {self.folder / PAGE_FILE}",
         ]
         many = lines if len(lines) > 1 else []
-        return "\n".join([*many, total, *passes, *warning, *lost, *where])
+        return "\n".join([*many, total, *rewards, *passes, *warning, *lost, *where])
 
 
 async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) -> EvaluationRun:

@@ -12,10 +12,12 @@ from collections.abc import Callable, Collection, Sequence
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.metrics import best_heldout
 from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.others import OtherEnv, other_metrics
 from clawrl_gym.run.parts import RunParts
+from clawrl_gym.ui.text import reward_words
 from clawrl_gym.ui.view import RunView
 
 
@@ -31,8 +33,10 @@ class HeldOut:
         parts: RunParts,
         view: RunView,
         on_evaluation: Callable[[int, Evaluation, range], None],
+        floors: RewardFloors,
     ) -> None:
-        """`on_evaluation` gets the updates before it, the result, and the versions measured."""
+        """`on_evaluation` gets the updates before it, the result, and the versions measured.
+        `floors`: of the run's rewards."""
         self._config = config
         self._tasks = tasks
         self._other_envs = other_envs
@@ -40,6 +44,7 @@ class HeldOut:
         self._parts = parts
         self._view = view
         self._on_evaluation = on_evaluation
+        self._floors = floors
         self._beside: asyncio.Task[None] | None = None
         self._measured_step: int | None = None
         """Of the one in between that is under way."""
@@ -56,11 +61,14 @@ class HeldOut:
         for other_env in self._other_envs if step in self.evaluations else ():
             await self._measure_elsewhere(step, other_env)
 
+    def is_due(self, step: int) -> bool:
+        """Whether one in between is due after so many updates."""
+        every = self._config.eval.every
+        return bool(every) and step % every == 0 and step < self._config.trainer.steps
+
     def begin_if_due(self, step: int, running: asyncio.TaskGroup) -> None:
         """One in between, if one is due now; it goes on in `running`."""
-        config = self._config
-        every = config.eval.every
-        if not every or step % every or step >= config.trainer.steps:
+        if not self.is_due(step):
             return
         if self._measured_step is not None:
             self._view.message(
@@ -92,7 +100,8 @@ class HeldOut:
                 tasks,
                 temperature=self._config.eval.temperature,
                 ks=ks,
-                samples=self._config.eval.samples_per_task if ks else 0,
+                samples=self._config.eval.samples_with(ks),
+                floors=self._floors,
             )
         self._view.phase("held-out", "ready")
         for task, reason in result.broken:
@@ -107,7 +116,6 @@ class HeldOut:
             result = await other_env.evaluate(self._config, parts.policy.address, parts.cluster)
         self._view.phase("held-out", "ready")
         parts.metrics.log(step, other_metrics(other_env.name, result))
-        beside = f"; {result.warning}" if result.warning else ""
-        self._view.message(
-            f"held-out of env={other_env.name}: {result.success:.0%} of {result.n} solved{beside}"
-        )
+        reward = reward_words(result.metrics())
+        fields = [f"{result.success:.0%} of {result.n} solved", reward, result.warning]
+        self._view.message(f"held-out of env={other_env.name}: {'; '.join(filter(None, fields))}")

@@ -114,7 +114,12 @@ class Observer:
             HELDOUT_LAST_VERSION: float(versions[-1]),
         }
         self._learning.heldout_success = values.get(HELDOUT_SUCCESS)
-        self._metrics.log_tasks(step, result.solved_by_task)
+        sampled = result.attempts.rewards if result.attempts else {}
+        self._metrics.log_tasks(
+            step,
+            result.solved_by_task,
+            {"reward": result.reward_by_task, "sampled_reward": sampled},
+        )
         self._metrics.log(step, values)
         self._view.step(step, values)
         if result.warning is not None:

@@ -52,6 +52,7 @@ from clawrl_gym.trainers.canaries import CANARIES_FILE, Canaries
 from clawrl_gym.trainers.guard import Guard, guard_of
 from clawrl_gym.trainers.loop import Publication, Update
 from clawrl_gym.trainers.pictures import Images
+from clawrl_gym.trainers.references import REFERENCES_FILE, References
 from clawrl_gym.trainers.retention import read_pins
 from clawrl_gym.trainers.user_learners import UserLearner
 from clawrl_gym.trainers.user_share import UserShare
@@ -224,6 +225,12 @@ class RunParts:
             lambda: read_pins(self.folder.checkpoints).values(),
             UserShare.of(self._config.live, self._people),
         )
+
+    def references(self) -> References | None:
+        """Reference replies of a training run, where its learner can read them."""
+        if self._config.learner.backend != "torch":
+            return None
+        return References(self.learner.review, self.folder.path / REFERENCES_FILE)
 
     async def _needs_of_engines(self) -> EngineNeeds:
         await self._cluster_is_up.wait()

@@ -16,6 +16,8 @@ from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import StoreError, TrainerError
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.metrics import METRICS_FILE, by_step
 from clawrl_gym.core.provenance import record_notes
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
@@ -25,6 +27,7 @@ from clawrl_gym.rollout.control import Substitution
 from clawrl_gym.rollout.curriculum import TaskOutcome
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.flow import Flow
 from clawrl_gym.rollout.stage import limits_of
 from clawrl_gym.run.counts import TrainingCounts
@@ -37,6 +40,7 @@ from clawrl_gym.run.preflight import Preflight, preflight_of_run, preflight_trai
 from clawrl_gym.run.remote_checkpoints import copied_checkpoints
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithm import build_algorithm
+from clawrl_gym.trainers.health import warnings_of
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.no_gradient import REMEDIES, NoGradient
 from clawrl_gym.ui.report import write_report
@@ -74,6 +78,8 @@ async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
             view.message(line)
         async with copied_checkpoints(config, folder, view.message):
             run = None if plan.is_complete else await _carried_out(plan, view)
+        for line in await asyncio.to_thread(health_lines, folder.path, config):
+            view.message(line)
         report = await asyncio.to_thread(write_report, folder.path)
         view.message(f"report: {report}")
     finally:
@@ -85,6 +91,12 @@ async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
             "learner.most_without_gradient=null goes on"
         )
     return TrainingRun(folder.path, report, {} if run is None else run.evaluations)
+
+
+def health_lines(folder: Path, config: RunConfig) -> list[str]:
+    """Warnings about a run, once more where its last lines are read."""
+    rows = by_step(read_json_lines(folder / METRICS_FILE))
+    return [warning.line for warning in warnings_of(rows, config.rollout.largest_lag)]
 
 
 async def _carried_out(plan: Preflight[RunConfig], view: RunView) -> Run:
@@ -128,8 +140,9 @@ class Run:
         self._other_envs = plan.other_envs
         self._notes = plan.notes
         self._told: set[str] = set()
-        """Of the curricula."""
+        """Of the curricula, and of the run's health."""
         self._new_groups: Iterator[int] = itertools.count()
+        self._floors = RewardFloors()
         self.stopped: NoGradient | None = None
         """Why it ended before its last update."""
 
@@ -192,6 +205,7 @@ class Run:
                 self._flow,
                 self._collector,
                 self._tasks.metrics,
+                self._floors,
             ),
             find_tokenizer([parts.policy.model]),
         )
@@ -203,7 +217,9 @@ class Run:
             parts,
             self._view,
             self._observer.evaluation,
+            self._floors,
         )
+        self._references = parts.references()
         if config.resume:
             await self._restore()
 
@@ -256,6 +272,7 @@ class Run:
     async def _restore(self) -> None:
         """Go on where the run stopped: version, groups that wait, numbers still to be drawn."""
         parts = self._parts
+        self._floors.restore(parts.metrics.latest)
         self._dispatcher.version = parts.policy.version
         groups = await parts.policy.store.untrained_groups()
         compared = await parts.policy.store.compared()
@@ -294,6 +311,7 @@ class Run:
             ]
             if parts.policy.version == 0:
                 await self._heldout.measure(0)
+                await self._begin_references()
             self._view.phase("training", f"{config.trainer.steps} updates")
             collecting = running.create_task(self._dispatcher.run(self._new_groups))
             self.stopped = await loop.run(
@@ -305,13 +323,15 @@ class Run:
                     f"training ends after {parts.policy.version} of {config.trainer.steps} "
                     f"updates: the last {config.learner.most_without_gradient} had no gradient"
                 )
+            await self._measure_references(parts.policy.version)
             await self._heldout.measure(parts.policy.version)
+            self._warn()
             for task in watching:
                 task.cancel()
 
     async def _on_group(self, group: Group, started_s: float) -> None:
         ended_s = time.time()
-        await self._collector.add(group)
+        await self._collector.add(self._floors.settled_group(group))
         self._tell()
         if group.task.env in self._judging:
             self._parts.timeline.add("judge", "group", ended_s, time.time(), group=group.id)
@@ -341,4 +361,40 @@ class Run:
         await self._parts.record(update)
         self._dispatcher.release(update.batch.outstanding)
         await self._observer.update(update)
+        if self._heldout.is_due(update.version):
+            await self._measure_references(update.version)
+        self._warn()
         self._heldout.begin_if_due(update.version, self._running)
+
+    async def _begin_references(self) -> None:
+        """Keep some of the held-out replies that the policy gave before the first update."""
+        first = self._heldout.evaluations.get(0)
+        if self._references is None or first is None:
+            return
+        store = self._parts.policy.store
+        replies = [
+            next((turn for turn in await store.turns_of(e.session_id) if turn.kind == "main"), None)
+            for e in first.episodes
+        ]
+        self._references.take([one for one in replies if one is not None])
+        await self._measure_references(0)
+
+    async def _measure_references(self, version: int) -> None:
+        """What the learner's weights, which are this version's, say of these replies."""
+        if self._references is None:
+            return
+        try:
+            told = await self._references.measure(version)
+        except TrainerError as error:  # a measure only: a learner that died is revived by its step
+            self._view.message(f"reference replies were not read after {version} updates: {error}")
+            return
+        if told:
+            self._parts.metrics.log(version, told)
+
+    def _warn(self) -> None:
+        """Say what a reader must know before the reward, each cause once."""
+        rows = self._parts.metrics.history
+        for warning in warnings_of(rows, self._config.rollout.largest_lag):
+            if warning.cause not in self._told:
+                self._told.add(warning.cause)
+                self._view.message(warning.line)

@@ -16,7 +16,15 @@ from pathlib import Path
 from clawrl_gym.core.episode_ids import member_of
 from clawrl_gym.core.metrics import REFUSED
 from clawrl_gym.core.ownership import OWNER, id_range, user_of
-from clawrl_gym.core.types import INTERRUPTED, Compared, Message, Sample, Turn, Verdict
+from clawrl_gym.core.types import (
+    INTERRUPTED,
+    Compared,
+    Message,
+    Sample,
+    Turn,
+    Verdict,
+    is_success,
+)
 from clawrl_gym.store.rows import (
     JudgedTurn,
     OpenSession,
@@ -64,19 +72,22 @@ class StoreReader:
 
         Of each member its newest episode: those before it were given up, or a killed process's.
         """
-        rewards: dict[int, dict[str, float | None]] = defaultdict(dict)
+        ends: dict[int, dict[str, tuple[float | None, bool | None]]] = defaultdict(dict)
         sessions = self._db.execute(
-            "SELECT group_id, id, reward FROM sessions WHERE source = 'rollout' "
+            "SELECT group_id, id, reward, solved FROM sessions WHERE source = 'rollout' "
             "AND group_id IS NOT NULL ORDER BY rowid"
         )
-        for group_id, session_id, reward in sessions:
-            rewards[group_id][member_of(session_id)] = reward
+        for group_id, session_id, reward, solved in sessions:
+            ends[group_id][member_of(session_id)] = (
+                reward,
+                None if solved is None else bool(solved),
+            )
         outcomes = []
         groups = self._db.execute("SELECT group_id, task_id FROM groups ORDER BY position")
         for group_id, task_id in groups:
-            ended = [reward for reward in rewards[group_id].values() if reward is not None]
-            solved = sum(reward >= 1 for reward in ended)
-            outcomes.append((group_id, task_id, len(ended), solved))
+            graded = [end for end in ends[group_id].values() if end[0] is not None]
+            successes = sum(is_success(reward, solved) for reward, solved in graded)
+            outcomes.append((group_id, task_id, len(graded), successes))
         return outcomes
 
     def begun_groups(self) -> dict[int, str]:

@@ -45,11 +45,13 @@ class SessionRow:
     """Samples that came of it; None while that is not known."""
     why: str | None = None
     """Why none came of it."""
+    solved: bool | None = None
+    """What the environment said of success; None: it said nothing."""
 
     @property
     def success(self) -> bool:
-        """Solved completely, as an episode."""
-        return is_success(self.reward)
+        """Solved, as an episode."""
+        return is_success(self.reward, self.solved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,9 @@ _SESSION_COLUMNS = [column.name for column in fields(SessionRow)]
 
 
 def session_of(row: sqlite3.Row) -> SessionRow:
-    return SessionRow(**{name: row[name] for name in _SESSION_COLUMNS})
+    values = {name: row[name] for name in _SESSION_COLUMNS}
+    solved = values["solved"]
+    return SessionRow(**values | {"solved": None if solved is None else bool(solved)})
 
 
 _UPDATE_COLUMNS = [column.name for column in fields(UpdateRow) if column.name != "group_ids"]

@@ -7,7 +7,8 @@ group up, `compared` what its verdicts and outcomes brought to the algorithm's r
 `signal` is the kind of verdict that a live sample was made by.
 `user` says whose weights learn of a group; it is empty for the run's own. A user's versions are
 counted by themselves: `user_updates` has them, `updates` the run's own.
-`bytes` is what a session's turns and next states take on the disk, since version 7.
+`bytes` is what a session's turns and next states take on the disk, since version 7. `solved` is
+what its environment said of success, NULL where it said nothing.
 `judged` and `settled` say that nobody waits for a turn's verdict, or for the sample of one: partial
 indexes hold the rest.
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import StoreError
 
 DATABASE_FILE = "run.db"
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 _FORMAT = "clawrl_gym run"
 
@@ -66,7 +67,7 @@ _TABLES = (
         id TEXT PRIMARY KEY, task_id TEXT, group_id INTEGER, split TEXT NOT NULL,
         source TEXT NOT NULL, created_s REAL NOT NULL, ended_s REAL, reward REAL,
         stop_reason TEXT, error TEXT, matched_by TEXT, samples INTEGER, why TEXT,
-        last_s REAL NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0)""",
+        last_s REAL NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0, solved INTEGER)""",
     """CREATE TABLE turns (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions(id),
         idx INTEGER NOT NULL, kind TEXT NOT NULL, base_id INTEGER REFERENCES turns(id),
@@ -146,6 +147,7 @@ _ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
         "samples": (("temperature", "REAL"), ("signal", "TEXT NOT NULL DEFAULT ''")),
         "sessions": (("bytes", "INTEGER NOT NULL DEFAULT 0"),),
     },
+    8: {"sessions": (("solved", "INTEGER"),)},
 }  # fmt: skip
 """By table, what a version has and the one before it has not."""
 
@@ -269,7 +271,8 @@ def _upgrade(db: sqlite3.Connection, version: int) -> None:
     if version < 4:
         db.execute(_PICTURES)
         db.execute(_PICTURES_INDEX)
-    db.execute(_USER_UPDATES)
+    if version < 7:
+        db.execute(_USER_UPDATES)
 
 
 def _read_as_current(db: sqlite3.Connection, version: int) -> None:
@@ -287,7 +290,8 @@ def _read_as_current(db: sqlite3.Connection, version: int) -> None:
         db.execute(f"CREATE TEMP {_OFFERS.removeprefix('CREATE')}")
     if version < 4:
         db.execute(f"CREATE TEMP {_PICTURES.removeprefix('CREATE')}")
-    db.execute(f"CREATE TEMP {_USER_UPDATES.removeprefix('CREATE')}")
+    if version < 7:
+        db.execute(f"CREATE TEMP {_USER_UPDATES.removeprefix('CREATE')}")
 
 
 def _added_since(version: int) -> dict[str, list[tuple[str, str]]]:

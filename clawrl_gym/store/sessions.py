@@ -63,13 +63,18 @@ def add_bytes(tx: Transaction, session_id: str, count: int) -> None:
 
 
 def end_session(
-    tx: Transaction, session_id: str, reward: float | None, stop_reason: str, error: str | None
+    tx: Transaction,
+    session_id: str,
+    reward: float | None,
+    stop_reason: str,
+    error: str | None,
+    solved: bool | None = None,
 ) -> sqlite3.Row | None:
     """Job: the session's row after its end; None when it had ended before, which then stays."""
     changed = tx.db.execute(
-        "UPDATE sessions SET ended_s=?, reward=?, stop_reason=?, error=? "
+        "UPDATE sessions SET ended_s=?, reward=?, stop_reason=?, error=?, solved=? "
         "WHERE id=? AND ended_s IS NULL",
-        (time.time(), reward, stop_reason, error, session_id),
+        (time.time(), reward, stop_reason, error, solved, session_id),
     ).rowcount
     row = tx.one("SELECT * FROM sessions WHERE id=?", (session_id,))
     if row is None:
@@ -90,7 +95,7 @@ def end_open_rollouts(tx: Transaction, why: str) -> list[sqlite3.Row]:
 def reopen_session(tx: Transaction, session_id: str) -> bool:
     """Job: True when the session had ended and is open again; that nothing came of it is void."""
     changed = tx.db.execute(
-        "UPDATE sessions SET ended_s=NULL, reward=NULL, stop_reason=NULL, error=NULL, "
+        "UPDATE sessions SET ended_s=NULL, reward=NULL, stop_reason=NULL, error=NULL, solved=NULL, "
         "samples=nullif(samples, 0), why=NULL WHERE id=? AND ended_s IS NOT NULL",
         (session_id,),
     ).rowcount

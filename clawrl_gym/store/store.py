@@ -141,12 +141,19 @@ class Store:
         await self._write(job)
 
     async def end_session(
-        self, session_id: str, *, reward: float | None, stop_reason: str, error: str | None = None
+        self,
+        session_id: str,
+        *,
+        reward: float | None,
+        stop_reason: str,
+        error: str | None = None,
+        solved: bool | None = None,
     ) -> bool:
-        """Record a session's outcome; False when it had ended before, which then stays."""
+        """Record a session's outcome; False when it had ended before, which then stays. `solved`:
+        what its environment said of success."""
 
         def job(tx: Transaction) -> bool:
-            row = sessions.end_session(tx, session_id, reward, stop_reason, error)
+            row = sessions.end_session(tx, session_id, reward, stop_reason, error, solved)
             if row is not None:
                 self._journal.log(tx, journal.end_line(row))
             self._bases.drop(session_id)

@@ -16,6 +16,9 @@ from clawrl_gym.core.metrics import (
     FAMILY_PREFIX,
     HELDOUT_HIGH,
     HELDOUT_LOW,
+    HELDOUT_REWARD,
+    HELDOUT_REWARD_HIGH,
+    HELDOUT_REWARD_LOW,
     HELDOUT_SUCCESS,
 )
 from clawrl_gym.ui.run_data import RunData, read_run
@@ -64,6 +67,12 @@ DETAILS = (
     ChartPlan("Gradient norm", "before clipping", (("learner/grad_norm", "norm", "train"),)),
     ChartPlan("Entropy", "of the policy on the tokens it sampled",
           (("learner/entropy", "entropy", "train"),)),
+    ChartPlan("First replies", "log-prob of a token of what the policy said before it learned",
+          (("language/reference_logprob", "log-prob", "train"),)),
+    ChartPlan("Reply length", "sampled tokens of a reply that was learned from",
+          (("language/reply_tokens", "tokens", "train"),)),
+    ChartPlan("Masked tokens", "share left out for their importance ratio",
+          (("learner/masked_share", "masked", "train"),), share),
     ChartPlan("Clipped tokens", "share outside the trust region",
           (("learner/clip_share", "clipped", "train"),), share),
     ChartPlan("Learning rate", "", (("learner/lr", "rate", "train"),)),
@@ -130,8 +139,10 @@ def main_chart(run: RunData, width: int, height: int) -> Markup:
         Series("training reward", "reward", reward),
         Series("training success", "success", run.points("train/success")),
         heldout_series(run),
+        heldout_reward_series(run),
     ]
-    rewards = [y for _, y in series[0].points]
+    rewards = [y for one in (series[0], series[3]) for _, y in one.points]
+    rewards += [end for _, low, high in series[3].bars or () for end in (low, high)]
     y_range = (min(0.0, *rewards, 0.0), max(1.0, *rewards, 1.0))
     return line_chart(
         series, width=width, height=height, y_range=y_range, form=share if y_range == (0, 1) else
@@ -153,6 +164,19 @@ def heldout_series(run: RunData) -> Series:
         if HELDOUT_LOW in row and HELDOUT_HIGH in row
     ]
     return Series("held-out success", "heldout", run.points(HELDOUT_SUCCESS), bars)
+
+
+def heldout_reward_series(run: RunData) -> Series:
+    """Held-out reward as dots with 95 % intervals; empty where success says the same."""
+    points = run.points(HELDOUT_REWARD)
+    if points == [one for one in run.points(HELDOUT_SUCCESS) if one[0] in dict(points)]:
+        return Series("held-out reward", "reward", [])
+    bars = [
+        (float(row["step"]), float(row[HELDOUT_REWARD_LOW]), float(row[HELDOUT_REWARD_HIGH]))
+        for row in run.heldout
+        if HELDOUT_REWARD_LOW in row and HELDOUT_REWARD_HIGH in row
+    ]
+    return Series("held-out reward", "reward", points, bars)
 
 
 def detail_charts(run: RunData) -> list[Chart]:
@@ -322,6 +346,8 @@ def _from_to(curve: Series) -> str:
 
 def _main_keys(run: RunData) -> list[tuple[str, str]]:
     keys = [("success", "training success"), ("heldout", "held-out success, 95 % interval")]
+    if heldout_reward_series(run).points:
+        keys.append(("reward", "held-out reward, 95 % interval"))
     return keys if reward_is_success(run) else [("reward", "training reward"), *keys]
 
 

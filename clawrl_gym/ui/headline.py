@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from clawrl_gym.core.controls import control_words
-from clawrl_gym.core.intervals import mean_difference
+from clawrl_gym.core.intervals import mean_difference, reward_difference
 from clawrl_gym.core.metrics import (
     HELDOUT_HIGH,
     HELDOUT_LOW,
@@ -14,9 +14,18 @@ from clawrl_gym.core.metrics import (
     NO_GRADIENT_PREFIX,
     MetricRow,
 )
+from clawrl_gym.trainers.health import warnings_of
 from clawrl_gym.trainers.no_gradient import CAUSES, REMEDIES, Cause
 from clawrl_gym.ui.run_data import RunData
-from clawrl_gym.ui.text import number, pass_rates, sample_size, share
+from clawrl_gym.ui.text import (
+    number,
+    pass_rates,
+    reward_change,
+    reward_words,
+    sample_size,
+    sampled_words,
+    share,
+)
 from clawrl_gym.ui.verdicts import (
     FEWEST_CLEAR,
     VerdictShare,
@@ -61,7 +70,7 @@ def headline(run: RunData) -> Headline:
 
 def _training_headline(run: RunData) -> Headline:
     evaluations = run.heldout
-    warnings = without_gradient(run)
+    warnings = (*unhealthy(run), *without_gradient(run))
     if not run.is_finished:
         total = "" if run.total_steps is None else f" of {run.total_steps}"
         verdict = f"This run is not finished: {run.last_step}{total} updates so far."
@@ -80,8 +89,9 @@ def _training_headline(run: RunData) -> Headline:
     last_step = int(evaluations[-1]["step"])
     after = _result(f"after {_updates(last_step)}", evaluations[-1])
     change, comparison, is_clear = _compared(run, first_step, last_step)
+    rewards = _rewards_compared(run, first_step, last_step)
     return Headline(
-        f"{verdict} {comparison}".strip(), before, after, change,
+        " ".join(filter(None, [verdict, comparison, rewards])), before, after, change,
         may_be_chance=not is_clear, warnings=warnings,
     )  # fmt: skip
 
@@ -103,6 +113,28 @@ def _compared(run: RunData, first_step: int, last_step: int) -> tuple[str, str, 
         return change, f"The change is over {of_tasks}." if apart else "", True
     of_tasks = of_tasks or f"the same {len(both)} tasks"
     return change, f"Before and after are not distinguishable on {of_tasks}.", False
+
+
+def _rewards_compared(run: RunData, first_step: int, last_step: int) -> str:
+    """The paired difference of mean rewards; empty where they are not known, or say the same as
+    success."""
+    before, after = run.rewards.get(first_step, {}), run.rewards.get(last_step, {})
+    solved = run.solved.get(first_step, {}), run.solved.get(last_step, {})
+    if before == solved[0] and after == solved[1]:  # rewards of 0 and 1: success has said it
+        return ""
+    difference = reward_difference(before, after)
+    if difference is None:
+        return ""
+    words = reward_change(difference)
+    return f"Held-out reward changed by {words}{'' if difference.is_clear else ', not clearly'}."
+
+
+def unhealthy(run: RunData) -> tuple[str, ...]:
+    """What a reader must know before the reward."""
+    most = run.setting("rollout.max_staleness")
+    is_async = run.setting("rollout.mode") != "sync"
+    lag = most if is_async and isinstance(most, int) else None
+    return tuple(warning.sentences for warning in warnings_of(run.rows, lag))
 
 
 def without_gradient(run: RunData) -> tuple[str, ...]:
@@ -157,7 +189,9 @@ def _result(label: str, row: MetricRow) -> ResultInWords:
     spread = sample_size(row)
     if HELDOUT_LOW in row and HELDOUT_HIGH in row:
         spread = f"{_interval(row[HELDOUT_LOW], row[HELDOUT_HIGH])}, {spread}"
-    spread = ", ".join(filter(None, (spread, pass_rates(row))))
+    spread = ", ".join(filter(None, (spread, reward_words(row), pass_rates(row))))
+    sampled = sampled_words(row)
+    spread += f"; sampled {sampled}" if sampled else ""
     return ResultInWords(label, share(row[HELDOUT_SUCCESS]), spread)
 
 

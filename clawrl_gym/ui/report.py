@@ -76,6 +76,7 @@ def render_page(run: RunData) -> str:
         facts=facts(run),
         commands=[start.get("command", "") for start in run.starts],
         reward_is_success=charts.reward_is_success(run),
+        heldout_reward=bool(charts.heldout_reward_series(run).points),
         main_wide=charts.main_chart(run, 1040, 330),
         main_narrow=charts.main_chart(run, 400, 260),
         smalls=[

@@ -18,6 +18,7 @@ from clawrl_gym.core.metrics import (
     TIMELINE_FILE,
     MetricRow,
     by_step,
+    rewards_by_step,
     solved_by_step,
 )
 from clawrl_gym.core.provenance import Start, read_starts
@@ -91,6 +92,8 @@ class RunData:
     trust: Trust = field(default_factory=Trust)
     solved: dict[int, dict[str, bool]] = field(default_factory=dict)
     """Which tasks each held-out evaluation solved, by the updates before it."""
+    rewards: dict[int, dict[str, float]] = field(default_factory=dict)
+    """What each held-out evaluation earned by task, by the updates before it."""
 
     @property
     def heldout(self) -> list[MetricRow]:
@@ -172,6 +175,7 @@ def read_run(folder: Path) -> RunData:
         folder, config, config_text, rows, spans, starts, stored.cards, stored.episodes,
         stored.lessons, stored.judged, log.hints, stored.films, stored.session_films,
         [*notes, *stored.notes], stored.versions_of_users, stored.trust, solved_by_step(folder),
+        rewards_by_step(folder, "reward"),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from clawrl_gym.core.intervals import Estimate
+from clawrl_gym.core.intervals import Difference, Estimate
 from clawrl_gym.core.metrics import (
     ENV_PREFIX,
     FAMILY_PREFIX,
@@ -16,9 +16,12 @@ from clawrl_gym.core.metrics import (
     HELDOUT_LOW,
     HELDOUT_N,
     HELDOUT_OWN,
+    HELDOUT_REWARD,
     HELDOUT_SAMPLES_LOST,
     HELDOUT_SUCCESS,
     PASS_PREFIX,
+    SAMPLED_REWARD,
+    SAMPLED_SUCCESS,
 )
 
 HELDOUT_PREFIX = "heldout/"
@@ -86,6 +89,14 @@ def in_words(estimate: Estimate) -> str:
     return f"{share(estimate.value)} ({100 * estimate.low:.0f} to {100 * estimate.high:.0f} %)"
 
 
+def estimate_words(estimate: Estimate) -> str:
+    """`-0.42 (-0.51 to -0.33)`; without an interval where there is none."""
+    words = number(estimate.value)
+    if not estimate.low < estimate.high:
+        return words
+    return f"{words} ({number(estimate.low)} to {number(estimate.high)})"
+
+
 def interval(values: Mapping[str, float]) -> str:
     """The held-out result in `values` in words: `71 % (62 to 78 %, n = 120)`."""
     success = share(values.get(HELDOUT_SUCCESS))
@@ -93,6 +104,34 @@ def interval(values: Mapping[str, float]) -> str:
         return success
     low, high = 100 * values[HELDOUT_LOW], 100 * values[HELDOUT_HIGH]
     return f"{success} ({low:.0f} to {high:.0f} %, {sample_size(values)})"
+
+
+def reward_words(values: Mapping[str, float], name: str = HELDOUT_REWARD) -> str:
+    """`reward -0.42 (-0.51 to -0.33)`; empty where it is not known."""
+    if name not in values:
+        return ""
+    words = f"reward {number(values[name])}"
+    low, high = values.get(f"{name}_low"), values.get(f"{name}_high")
+    if low is None or high is None:
+        return words
+    return f"{words} ({number(low)} to {number(high)})"
+
+
+def reward_change(difference: Difference) -> str:
+    """`+0.38 (+0.21 to +0.55)`."""
+    mean, low, high = difference.mean, difference.low, difference.high
+    return f"{mean:+.3g} ({low:+.3g} to {high:+.3g})"
+
+
+def sampled_words(values: Mapping[str, float]) -> str:
+    """`41 % (33 to 49 %)  reward 0.51 (0.43 to 0.60)` at the policy's own temperature; empty where
+    it was not measured."""
+    if SAMPLED_SUCCESS not in values:
+        return ""
+    low = values.get(f"{SAMPLED_SUCCESS}_low", math.nan)
+    high = values.get(f"{SAMPLED_SUCCESS}_high", math.nan)
+    success = f"{share(values[SAMPLED_SUCCESS])} ({100 * low:.0f} to {100 * high:.0f} %)"
+    return "  ".join(filter(None, [success, reward_words(values, SAMPLED_REWARD)]))
 
 
 def sample_size(values: Mapping[str, float]) -> str:

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from clawrl_gym.core.metrics import HELDOUT_SUCCESS, LEFT_S, NO_GRADIENT
+from clawrl_gym.core.metrics import HELDOUT_REWARD, HELDOUT_SUCCESS, LEFT_S, NO_GRADIENT
 from clawrl_gym.ui.judging import LABEL, reading_line
 from clawrl_gym.ui.panel import Gauge, ViewLayout, learning_lines, loop_table, spinner
 from clawrl_gym.ui.sparkline import columns, spark
@@ -24,6 +24,8 @@ from clawrl_gym.ui.text import (
     measured_versions,
     number,
     pass_rates,
+    reward_words,
+    sampled_words,
     scores,
     share,
 )
@@ -157,6 +159,9 @@ def _curves(state: RunState, inner: int) -> RenderableType:
         grid.add_row(label, Text(form(values[-1]), style="bold"), Text(bottom, style=colour))
     if state.heldout:
         grid.add_row("held-out", *_heldout(state))
+        rewards = _heldout_rewards(state)
+        if rewards is not None:
+            grid.add_row("held-out reward", *rewards)
     return grid
 
 
@@ -170,6 +175,20 @@ def _heldout(state: RunState) -> tuple[Text, Text]:
     words.append(f"{share(first[HELDOUT_SUCCESS])} before ", style=LABEL).append("→ ")
     words.append(interval(last), style="green3")
     return value, words.append(f" at update {number(last['step'])}", style=LABEL)
+
+
+def _heldout_rewards(state: RunState) -> tuple[Text, Text] | None:
+    """The newest mean reward, and what it was before; None where it is not known."""
+    known = [row for row in state.heldout if HELDOUT_REWARD in row]
+    if not known:
+        return None
+    first, last = known[0], known[-1]
+    value = number(last[HELDOUT_REWARD])
+    words = Text(no_wrap=True, overflow="ellipsis")
+    if len(known) > 1:
+        words.append(f"{number(first[HELDOUT_REWARD])} before ", style=LABEL).append("→ ")
+    spread = reward_words(last).removeprefix("reward ")
+    return Text(value, style="bold green3"), words.append(spread, style="green3")
 
 
 def _envs(state: RunState) -> RenderableType:
@@ -263,8 +282,10 @@ def _step_lines(state: RunState, step: int, values: Mapping[str, float]) -> list
         fields = [f"{name} {share(v)}" for name, v in envs_in(values, HELDOUT_SUCCESS).items()]
         fields += [f"{name} {number(value)}" for name, value in scores(values).items()]
         result = f"held-out after {step} updates: {interval(values)}"
-        more = [pass_rates(values), measured_versions(step, values)]
+        more = [reward_words(values), pass_rates(values), measured_versions(step, values)]
         lines.append("  ".join([result, *filter(None, more), *fields]))
+        sampled = sampled_words(values)
+        lines += [f"  sampled after {step} updates: {sampled}"] if sampled else []
     return lines
 
 
