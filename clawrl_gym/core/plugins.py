@@ -486,6 +486,7 @@ ENVIRONMENTS = Seam(
         "swe": "clawrl_gym.envs.swe.config:SweEnvConfig",
         "toolcall": "clawrl_gym.envs.toolcall.config:ToolCallEnvConfig",
         "gui": "clawrl_gym.envs.gui.config:GuiEnvConfig",
+        "text": "clawrl_gym.envs.text.config:TextEnvConfig",
         "gym": "clawrl_gym.envs.gym.config:GymEnvConfig",
     },
     base="clawrl_gym.config.envs:EnvConfig",
