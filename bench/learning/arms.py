@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.learning.ours import adapter_of, training_of
 from bench.learning.settings import Settings
-from clawrl_gym.core.descendants import adopt_orphans, end_descendants
+from clawrl_gym.core.descendants import adopt_orphans, descendants, end_descendants
 from clawrl_gym.core.provenance import git_commit, tree_memory_gb
 
 _EVERY_S = 1.0
@@ -28,6 +28,8 @@ class Usage:
     wall_s: float
     peak_gib: float
     """Memory of all its processes together, shared pages counted once."""
+    cpu_s: float
+    """Of all its processes: other work on the machine hardly changes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ def measure_arm(
         "seed": seed,
         "commit": git_commit(),
         "wall_s": usage.wall_s,
+        "cpu_s": usage.cpu_s,
         "peak_gib": usage.peak_gib,
         "training": training,
         "held_out": held_out,
@@ -129,15 +132,15 @@ def run_measured(command: list[str], log: Path, threads: int, timeout_s: float) 
     adopt_orphans()
     started_s = time.monotonic()
     peak = 0.0
+    cpu_s: dict[int, float] = {}
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     with log.open("w") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
         try:
             while process.poll() is None:
-                own = tree_memory_gb() - _own_gib()
-                peak = max(peak, own)
+                peak = max(peak, tree_memory_gb() - _own_gib())
+                cpu_s |= _cpu_seconds()
                 if time.monotonic() - started_s > timeout_s:
-                    process.send_signal(signal.SIGINT)
                     raise SystemExit(f"no end within {timeout_s:g} s, see {log}: {command}")
                 time.sleep(_EVERY_S)
         finally:
@@ -145,7 +148,18 @@ def run_measured(command: list[str], log: Path, threads: int, timeout_s: float) 
     if process.returncode:
         tail = log.read_text(errors="replace")[-2000:]
         raise SystemExit(f"exit code {process.returncode} of {command}, see {log}:\n{tail}")
-    return Usage(time.monotonic() - started_s, peak)
+    return Usage(time.monotonic() - started_s, peak, sum(cpu_s.values()))
+
+
+def _cpu_seconds() -> dict[int, float]:
+    """By process that this one has started and that still lives."""
+    seconds = {}
+    for pid in descendants(os.getpid()):
+        with suppress(OSError):
+            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+            fields = stat.rpartition(")")[2].split()
+            seconds[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 def _own_gib() -> float:

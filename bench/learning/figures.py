@@ -132,7 +132,14 @@ def table(results: Results, before: dict[str, Any]) -> Iterator[str]:
     names = ["arm", "seeds"]
     for measure in MEASURES:
         names += [f"held-out {measure}", "less control (95 %)"]
-    names += ["train reward, last third", "policy lag", "wall", "of it updates", "peak memory"]
+    names += [
+        "train reward, last third",
+        "policy lag",
+        "wall",
+        "of it updates",
+        "CPU",
+        "peak memory",
+    ]
     yield f"| {' | '.join(names)} |"
     yield "|" + "---|" * len(names)
     for arm, seeds in results.items():
@@ -151,6 +158,7 @@ def table(results: Results, before: dict[str, Any]) -> Iterator[str]:
                 for values in (
                     [one["wall_s"] for one in seeds.values()],
                     [one["training"]["updates_s"] for one in seeds.values()],
+                    [one["cpu_s"] for one in seeds.values()],
                 )
             ),
             f"{max(one['peak_gib'] for one in seeds.values()):.1f} GiB",
@@ -175,12 +183,13 @@ def beside_trl(results: Results) -> Iterator[str]:
             yield f"{arm} less trl, held-out {measure}: " + words(
                 difference(results, arm, "trl", measure)
             )
-        wall, memory = (
+        wall, cpu, memory = (
             [fmean(one[name] for one in results[each].values()) for each in (arm, "trl")]
-            for name in ("wall_s", "peak_gib")
+            for name in ("wall_s", "cpu_s", "peak_gib")
         )
-        yield f"{arm} / trl: {wall[0] / wall[1]:.2f} of the wall time, " + (
-            f"{memory[0] / memory[1]:.2f} of the memory"
+        yield (
+            f"{arm} / trl: {wall[0] / wall[1]:.2f} of the wall time, {cpu[0] / cpu[1]:.2f} of the "
+            f"CPU seconds, {memory[0] / memory[1]:.2f} of the memory"
         )
     for arm, values in lags(results).items():
         each = ", ".join(

@@ -75,7 +75,7 @@ def run(case: Case) -> Result:
         trained=places.trained(),
         ratios=places.of(policy_ratio(lp_M, old_M, settings.surrogate, rows_M)),
         importance=places.of(weights_M),
-        loss=float(terms.loss),
+        loss=float(terms.loss.detach()),
         logprob_gradient=places.of(lp_M.grad),
         gradient_norm=float(table.grad.norm()),
     )
