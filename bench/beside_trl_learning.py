@@ -6,8 +6,9 @@
 `ours` is a whole run of `python -m clawrl_gym.train` (vLLM, workers, the learner), `trl` a
 GRPOTrainer with the same adapter, optimizer, clipping, sampling and rate of each update, whose
 replies come from transformers. `ours-sync` collects and learns in turns: no sample is older than
-the weights that learn from it. In a `-control` rewards are permuted within each group. Before and
-after, the same held-out prompts are answered greedily and sampled, by the same code for all.
+the weights that learn from it; in `ours-lag1` at most one update. In a `-control` rewards are
+permuted within each group. Before and after, the same held-out prompts are answered greedily and
+sampled, by the same code for all.
 
 Arms run one after the other, each in processes of its own. A result is a JSON file in OUT for each
 arm and seed, and is not measured again: the same command goes on where it was stopped. Prints a

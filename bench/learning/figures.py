@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from bench.learning.settings import CONTROL, is_control
 from clawrl_gym.core.intervals import Difference, mean_difference, mean_of, student_t
 
 Results = dict[str, dict[int, dict[str, Any]]]
@@ -23,10 +24,6 @@ class Curve:
     means: list[float]
     lows: list[float]
     highs: list[float]
-
-
-def control_of(arm: str) -> str:
-    return f"{arm}-control"
 
 
 def curve_of(seeds: dict[int, dict[str, Any]]) -> Curve:
@@ -111,13 +108,17 @@ def lags(results: Results) -> dict[str, dict[str, float | None]]:
         return {}
     reference = curve_of(results["trl"]).means
     found: dict[str, dict[str, float | None]] = {}
-    for arm in ("ours", "ours-sync"):
-        if arm in results:
-            found[arm] = {
-                "by update": lag(curve_of(results[arm]).means, reference),
-                "by weights that sampled": lag(_by_version(results[arm]), reference),
-            }
+    for arm in _ours(results):
+        found[arm] = {
+            "by update": lag(curve_of(results[arm]).means, reference),
+            "by weights that sampled": lag(_by_version(results[arm]), reference),
+        }
     return found
+
+
+def _ours(results: Results) -> list[str]:
+    """Our arms that learn from their own rewards."""
+    return [arm for arm in results if arm != "trl" and not is_control(arm)]
 
 
 def _by_version(seeds: dict[int, dict[str, Any]]) -> list[float]:
@@ -167,7 +168,7 @@ def table(results: Results, before: dict[str, Any]) -> Iterator[str]:
 
 
 def _less_control(results: Results, arm: str, measure: str) -> Difference | None:
-    return None if arm.endswith("-control") else difference(results, arm, control_of(arm), measure)
+    return None if is_control(arm) else difference(results, arm, arm + CONTROL, measure)
 
 
 def words(found: Difference | None) -> str:
@@ -176,9 +177,7 @@ def words(found: Difference | None) -> str:
 
 def beside_trl(results: Results) -> Iterator[str]:
     """How our arms stand to trl's, in sentences of one line."""
-    for arm in ("ours", "ours-sync"):
-        if arm not in results or "trl" not in results:
-            continue
+    for arm in _ours(results) if "trl" in results else ():
         for measure in MEASURES:
             yield f"{arm} less trl, held-out {measure}: " + words(
                 difference(results, arm, "trl", measure)

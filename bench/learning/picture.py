@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.learning.figures import MEASURES, Results, control_of, curve_of, difference, words
+from bench.learning.figures import MEASURES, Results, curve_of, difference, words
+from bench.learning.settings import CONTROL, without_control
 from clawrl_gym.ui.svg import (
     CHART_HEIGHT,
     CHART_WIDTH,
@@ -16,15 +17,20 @@ from clawrl_gym.ui.svg import (
 )
 from clawrl_gym.ui.text import number
 
-_COLOURS = {"ours": "recipe0", "ours-sync": "recipe4", "trl": "recipe5"}
-_NAMES = {"ours": "clawrl_gym", "ours-sync": "clawrl_gym, sync", "trl": "trl"}
+_COLOURS = {"ours": "recipe0", "ours-lag1": "recipe4", "ours-sync": "recipe2", "trl": "recipe5"}
+_NAMES = {
+    "ours": "clawrl_gym",
+    "ours-lag1": "clawrl_gym, lag 1",
+    "ours-sync": "clawrl_gym, sync",
+    "trl": "trl",
+}
 
 
 def write_curves(results: Results, path: Path, title: str) -> None:
     """Training reward with its intervals; a control is dashed, in the colour of its arm."""
     series, keys = [], []
     for arm, seeds in results.items():
-        own = arm.removesuffix("-control")
+        own = without_control(arm)
         curve = curve_of(seeds)
         updates = range(1, len(curve.means) + 1)
         name = _NAMES[own] + (", shuffled" if arm != own else "")
@@ -50,7 +56,7 @@ def write_differences(results: Results, path: Path, title: str) -> None:
     rows = []
     for arm in results:
         for measure in MEASURES:
-            found = difference(results, arm, control_of(arm), measure)
+            found = difference(results, arm, arm + CONTROL, measure)
             if found is not None:
                 ends = found.mean, found.low, found.high
                 name = f"{_NAMES[arm]}, {measure}"

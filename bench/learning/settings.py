@@ -10,9 +10,26 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.run.configure import load_config
 
-ARMS = ("ours", "ours-sync", "trl", "ours-control", "ours-sync-control", "trl-control")
-"""`sync`: collecting and learning take turns, so that no token is older than the weights that it
-updates. `control`: rewards are permuted within each group."""
+FORMS = {
+    "ours": ["rollout=async"],
+    "ours-lag1": ["rollout=async", "rollout.max_staleness=1"],
+    "ours-sync": ["rollout=sync"],
+    "trl": [],
+}
+"""How each arm collects. `sync`: collecting and learning take turns, so that no token is older than
+the weights that it updates; `lag1`: at most one update older."""
+CONTROL = "-control"
+ARMS = (*FORMS, *(f"{arm}{CONTROL}" for arm in FORMS))
+"""In a control rewards are permuted within each group."""
+
+
+def is_control(arm: str) -> bool:
+    return arm.endswith(CONTROL)
+
+
+def without_control(arm: str) -> str:
+    """The arm that a control is compared with."""
+    return arm.removesuffix(CONTROL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +72,14 @@ class Settings:
             "learner.warmup_steps": self.warmup_steps,
             "learner.schedule": "linear",
             "learner.threads": self.threads,
-            "rollout": "sync" if "sync" in arm else "async",
             "rollout.groups": self.groups,
             "rollout.group_size": self.group_size,
             "eval.tasks": 0,
-            "control": "shuffled_rewards" if arm.endswith("-control") else "none",
+            "control": "shuffled_rewards" if is_control(arm) else "none",
             "seed": seed,
         }
-        return [*self.ground, *(f"{key}={value}" for key, value in chosen.items())]
+        form = FORMS[without_control(arm)]
+        return [*self.ground, *form, *(f"{key}={value}" for key, value in chosen.items())]
 
     def config(self, arm: str = "ours", seed: int = 0) -> RunConfig:
         """The configuration whole: the other trainer is given the same numbers."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.learning.ground import Ground
-from bench.learning.settings import Settings, read_settings
+from bench.learning.settings import Settings, is_control, read_settings
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.trainers.schedule import learning_rate
 
@@ -64,7 +64,7 @@ def train(settings: Settings, arm: str, seed: int, folder: Path) -> None:
     ground = Ground(config)
     tasks = ground.train(settings.steps * settings.groups)
     rewards = Rewards(ground, tasks, settings.group_size)
-    if arm.endswith("-control"):
+    if is_control(arm):
         rewards.shuffled_by = random.Random(seed)
 
     class Scheduled(GRPOTrainer):  # type: ignore[misc]
