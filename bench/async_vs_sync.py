@@ -129,6 +129,8 @@ async def simulated(
         ages = [update.version - 1 - one.oldest_version for one in update.batch.samples]
         lags.append(sum(ages) / len(ages))
         dispatcher.release(update.batch.groups)
+        learned_s = update.stats.duration_s if update.stats else 0.0
+        dispatcher.pace(collector.ready_groups, update.waited_s, learned_s)
 
     handle = ThreadLearner(SimulatedLearner(trainer, learner, "", 0, "cpu"))
     timeline = Timeline(folder)

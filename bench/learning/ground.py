@@ -46,7 +46,10 @@ class Ground:
         self._begin(task)
         action = self._agent.action({"role": "assistant", "content": reply})
         if not isinstance(action, Action):
-            return 0.0
+            raise ConfigError(
+                "got an agent that finds no action in a reply, expected one whose action is the "
+                "whole reply: the other trainer has prompts and rewards alone"
+            )
         _, reward, terminated, truncated, _ = self._env.step(action.text)
         if not (terminated or truncated):
             raise ConfigError(

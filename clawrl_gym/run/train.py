@@ -340,5 +340,7 @@ class Run:
     async def _on_update(self, update: Update) -> None:
         await self._parts.record(update)
         self._dispatcher.release(update.batch.outstanding)
+        learned_s = update.stats.duration_s if update.stats else 0.0
+        self._dispatcher.pace(self._collector.ready_groups, update.waited_s, learned_s)
         await self._observer.update(update)
         self._heldout.begin_if_due(update.version, self._running)
