@@ -65,7 +65,7 @@ def run(case: Case) -> Result:
         lp_M, old_M, mu_M, torch.from_numpy(pack.advantages_M).double(), tokens, settings,
         reference_M, rows_M=rows_M, sequences=sequences,
     )  # fmt: skip
-    terms.loss.backward()
+    torch.autograd.backward(terms.loss)
     masked = torch.stack(outside(old_M, mu_M, settings, rows_M)).any(0)
     weights_M = truncated_importance(old_M, mu_M, settings.tis_cap).masked_fill(masked, 0.0)
     places = _Places(case, samples, pack)
