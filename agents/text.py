@@ -18,8 +18,8 @@ class TextAgent:
     """
 
     def __init__(self, system: str | None = None) -> None:
-        self._system = system or None
-        """None: there is no system message."""
+        self._system = system
+        """None, or empty: there is no system message."""
 
     @classmethod
     def from_config(cls, config: AgentConfig) -> Self:
@@ -27,7 +27,7 @@ class TextAgent:
 
     def messages(self, observations: Sequence[str], replies: Sequence[Message]) -> list[Message]:
         turns: list[Message] = []
-        if self._system is not None:
+        if self._system:
             turns.append({"role": "system", "content": self._system})
         for observation, reply in zip(observations, replies, strict=False):
             turns += [{"role": "user", "content": observation}, reply]

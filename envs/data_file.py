@@ -3,9 +3,43 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.text import is_whole
+
+MAX_FILE_BYTES = 256 * 1024 * 1024
+
+
+def read_rows(path: Path) -> list[tuple[str, object]]:
+    """Rows of a JSON list, of `{"tasks": [...]}` or of JSON lines, with their places; in JSON lines
+    a ValueError stands for one that is no JSON. Raises TaskError for a file without rows."""
+    if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
+        raise TaskError(f"{path}: expected a file of tasks, at most {MAX_FILE_BYTES} bytes")
+    try:
+        text = read_rows_text(path.read_bytes())
+        if path.suffix == ".jsonl":
+            rows = list(_lines(text))
+        else:
+            whole = json.loads(text)
+            tasks = whole.get("tasks") if isinstance(whole, dict) else whole
+            listed = tasks if isinstance(tasks, list) else []
+            rows = [(f"task {number}", row) for number, row in enumerate(listed, 1)]
+    except (OSError, ValueError, RecursionError) as error:
+        raise TaskError(f"{path}: no JSON of tasks: {error}") from error
+    if not rows:
+        raise TaskError(f'{path}: expected a list of tasks, {{"tasks": [...]}} or JSON lines')
+    return rows
+
+
+def _lines(text: str) -> Iterator[tuple[str, object]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield f"line {number}", json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield f"line {number}", ValueError(getattr(error, "msg", error))
 
 
 def read_rows_text(raw: bytes) -> str:

@@ -20,7 +20,7 @@ without() {
     grep -hoE '^[a-z0-9-]+==' "$@" | sort -u | sed 's/==$//; s/^/--no-emit-package /'
 }
 
-user=(pyproject.toml --extra gui --extra mcp --extra swe)
+user=(pyproject.toml --extra gguf --extra gui --extra mcp --extra reasoning --extra swe)
 # Resolved with the index's build of the same version, of which only the name is needed.
 torch=$(mktemp)
 trap 'rm -f "$torch"' EXIT

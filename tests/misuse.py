@@ -30,7 +30,26 @@ TABLE = (
     Misuse("train", "policy.model={place}/nothing", r"there is no 'nothing' in the folder"),
     Misuse("train", "policy.model=nobody", r"not a folder here .* and not an id like"),
     Misuse("evaluate", "policy.model={place}/empty", r"has no config.json"),
-    Misuse("serve", "policy.model={place}/a_file", r"is a file: give the folder"),
+    Misuse("serve", "policy.model={place}/a_file", r"is a file and no GGUF .*: give the folder"),
+    Misuse("train", "policy.model={place}/several", r"holds 2 GGUF files \(a.gguf, b.gguf\)"),
+    Misuse(
+        "serve", "policy.model={place}/part-00001-of-00002.gguf", r"is one part of 2, .*--merge"
+    ),
+    Misuse(
+        "train", "policy.model={place}/no.gguf", r"cannot be read .* expected a whole GGUF file"
+    ),
+    Misuse("serve", "policy.model={place}/endless", r"would never end: .*'<\|im_end\|>', and vLLM"),
+    Misuse(
+        "train", "env=toolcall policy.model={place}/no_tools", r"shows it none: take agent.protocol"
+    ),
+    Misuse(
+        "train",
+        "env=[terminal,toolcall] policy.model={place}/no_tools",
+        r"shows it none: take mixture.toolcall.agent.protocol=text",
+    ),
+    Misuse("evaluate", "env=toolcall policy.model={place}/no_tools", r"template shows it none"),
+    Misuse("evaluate", "env=toolcall policy.tool_parser=null", r"by which no call is read"),
+    Misuse("train", "policy.model={place}/no_system", r"template takes none: take agent.system=''"),
     Misuse("train", "policy.model={place}/no_weights", r"has no \*\.safetensors file"),
     Misuse("train", "policy.model={place}/cut_off", r"is cut off: got \d+ bytes, expected \d+"),
     Misuse("train", "policy.model={place}/no_shard", r"lacks 1 of its 2 files with weights"),
@@ -204,7 +223,8 @@ def places(folder: Path) -> Iterator[dict[str, str]]:
 def _broken_models(folder: Path) -> None:
     """Each is the shipped model with one thing wrong."""
     names = ("no_weights", "cut_off", "no_shard", "no_tokenizer", "no_template", "bert",
-             "quantized", "other_weights", "other_tokens", "huge")  # fmt: skip
+             "quantized", "other_weights", "other_tokens", "huge", "endless", "no_tools",
+             "no_system")  # fmt: skip
     for name in names:
         (folder / name).mkdir()
         for source in shipped_dir("tiny").iterdir():
@@ -223,6 +243,19 @@ def _broken_models(folder: Path) -> None:
     changed = tokens.replace("<|im_start|>", "<|im_begin|>").encode()
     _replace(folder / "other_tokens" / "tokenizer.json", changed)
     _huge_weights(folder / "huge" / "model.safetensors")
+    _replace(folder / "endless" / "generation_config.json", b'{"eos_token_id": 0}')
+    settings = json.loads((folder / "endless" / "tokenizer_config.json").read_text())
+    settings |= {"eos_token": "<|endoftext|>"}
+    _replace(folder / "endless" / "tokenizer_config.json", json.dumps(settings).encode())
+    chat = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
+    _replace(folder / "no_tools" / "chat_template.jinja", chat.encode())
+    refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+    _replace(folder / "no_system" / "chat_template.jinja", (refusing + chat).encode())
+    (folder / "several").mkdir()
+    for name in ("several/a.gguf", "several/b.gguf", "part-00001-of-00002.gguf", "no.gguf"):
+        (folder / name).write_bytes(b"GGUF")
 
 
 def _change(model: Path, **values: object) -> None:

@@ -350,8 +350,8 @@ def test_locks_hold_what_is_declared_and_users_get_no_development_tools() -> Non
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = declared["project"]["optional-dependencies"]
     cpu = LOCKS["cpu.lock"].keys() | LOCKS["torch_cpu.txt"].keys()
-    users = [*declared["project"]["dependencies"], *extras["gui"], *extras["mcp"], *extras["swe"]]
-    user = names_of(users)
+    locked = [name for extra in ("gui", "mcp", "reasoning", "swe") for name in extras[extra]]
+    user = names_of([*declared["project"]["dependencies"], *locked])
     assert user | names_of(extras["cpu"]) <= cpu
     assert user | names_of(extras["gpu"]) <= LOCKS["gpu.lock"].keys()
     tools = names_of(declared["dependency-groups"]["dev"])

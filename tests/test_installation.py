@@ -11,6 +11,8 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.installation import check_torch_builds, how_to_have_chromium, how_to_install
 
 ROOT = Path(clawrl_gym.__file__).resolve().parent.parent
+EXTRAS = ("cpu", "gui", "mcp", "reasoning", "swe")
+"""Those that locks hold on every machine."""
 WANTED = {
     "gui": {"miniwob", "pillow", "playwright"},
     "mcp": {"mcp"},
@@ -34,7 +36,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("checkout")
 def test_in_a_checkout_it_is_make() -> None:
-    assert [how_to_install(extra) for extra in ("cpu", "gui", "mcp", "swe")] == ["make setup"] * 4
+    assert [how_to_install(extra) for extra in EXTRAS] == ["make setup"] * len(EXTRAS)
     assert how_to_install("gpu") == "make setup BUILD=gpu"
     assert how_to_have_chromium() == "make browser"
 

@@ -36,9 +36,7 @@ def folder(tmp_path_factory):
     source = Path(clawrl_gym.__file__).parent
     (package / "envs").mkdir(parents=True)
     shutil.copytree(source / "envs/sandbox", package / "envs/sandbox")
-    (package / "core").mkdir()
-    for name in ("__init__.py", "errors.py", "open_files.py", "slow_machine.py"):
-        shutil.copy(source / "core" / name, package / "core")
+    shutil.copytree(source / "core", package / "core")
     (package / "__init__.py").touch()
     (package / "envs/__init__.py").touch()
     for path in (folder, *folder.rglob("*")):

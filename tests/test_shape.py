@@ -17,6 +17,7 @@ from clawrl_gym.policy.shape import (
     shape_of_folder,
     shape_of_hub_model,
 )
+from clawrl_gym.policy.wheel_models import WHEEL_MODELS
 from tests.reference.tiny_model import write_tiny_qwen3
 
 KNOWN: dict[str, dict[str, Any]] = json.loads(HUB_MODELS.read_text("utf-8"))
@@ -62,7 +63,7 @@ def test_every_preset_of_the_hub_is_known() -> None:
         for line in path.read_text().splitlines()
         if line.strip().startswith("model:") and "/" in line
     }
-    assert named == set(KNOWN)
+    assert named | set(WHEEL_MODELS) == set(KNOWN)
     assert shape_of_hub_model("somebody/something") is None
 
 

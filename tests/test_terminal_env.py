@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from jinja2 import Environment
 
+from clawrl_gym.agents.agent import Action
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
@@ -400,3 +401,24 @@ def test_the_shipped_policies_read_the_first_line_of_the_system_message_alone(mo
         for text in (SYSTEM, f"{SYSTEM}\n\n{single_commands(1)}")
     )
     assert short == long
+
+
+def test_an_example_in_the_system_message_solves_another_task_of_the_family():
+    env = memory_env(example=True)
+    for task_id in task_ids("heldout")[:44]:
+        observation, info = env.reset(options={"task": task_id})
+        shown = str(info["system"]).partition("Request: ")[2]
+        request, _, reply = shown.partition("\nReply: ")
+        assert request != observation
+        command = TerminalAgent().action({"role": "assistant", "content": reply})
+        sources = [make_task(f"{info['family']}-train-{number:06d}") for number in range(2)]
+        solutions = {task.instruction: "\n".join(task.solution) for task in sources}
+        assert command == Action(solutions[request])
+
+
+def test_an_example_of_a_task_that_is_submitted_ends_with_that():
+    env = memory_env(tasks="plain", example=True)
+    _, info = env.reset(options={"task": env.task_ids("heldout")[0]})
+    assert "You have 4 replies. Run submit when you are done.\nReply: ```bash" in info["system"]
+    assert str(info["system"]).endswith("\nsubmit\n```")
+    assert "system" not in memory_env(tasks="plain").reset()[1]

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.agents.tool_calls import Call, Reply, encode
+from clawrl_gym.agents.tool_calls import Call, Reply, decode, encode
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.core.plugins import load
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.toolcall import toolbox
+from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
+from clawrl_gym.envs.toolcall.generated import make_task
 from clawrl_gym.envs.toolcall.task import ExecutedCall
 from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
 
@@ -435,3 +437,31 @@ def test_calls_in_openais_form_are_calls_and_no_speech(tmp_path, action):
 def test_json_that_calls_nothing_is_said(tmp_path, action):
     env = started(tmp_path)
     assert env.step(action)[2]
+
+
+def test_an_example_in_the_system_message_is_what_the_text_protocol_reads():
+    env = ToolCallEnv(example=True)
+    for task_id in env.task_ids("train")[:26]:
+        observation, info = env.reset(options={"task": task_id})
+        shown = str(info["system"]).partition("Request: ")[2]
+        request, *replies = shown.split("\nReply: ")
+        assert request != observation
+        agent = ToolCallAgent(protocol="text")
+        actions = [agent.action({"role": "assistant", "content": reply}) for reply in replies]
+        sources = [make_task(f"call-{info['family']}-train-{number:06d}") for number in range(2)]
+        task = next(task for task in sources if task.instruction == request)
+        assert [
+            [(call.name, call.arguments) for call in decode(action.text).calls]
+            for action in actions
+        ] == [[(call.name, call.arguments) for call in reply.calls] for reply in task.solution]
+
+
+def test_the_system_text_of_a_task_comes_before_the_example(tmp_path):
+    env = env_of(
+        tmp_path, SUM, {**SUM, "id": "other", "instruction": "What is 2 * 3?"}, example=True
+    )
+    _, info = env.reset(options={"task": "sum"})
+    assert info["system"].startswith("Be brief.\n\nAn example")
+    assert "Request: What is 2 * 3?" in info["system"]
+    with pytest.raises(ConfigError, match="at least two training tasks with a solution"):
+        env_of(tmp_path, example=True)

@@ -76,6 +76,8 @@ class EnvConfig(Part):
     """Each action that fails is shown as a failure, by an exit code or an error: a judge by rule
     takes what is not marked for a success, and elsewhere for what it cannot know."""
 
+    tool_use: ClassVar[Literal["none", "some", "all"]] = "none"
+    """In which tasks the policy is offered tools to call."""
     starts_here: ClassVar[bool] = False
     """An episode needs something of this machine, such as sandboxes: one is started before the
     run, to find what is missing."""
@@ -224,6 +226,9 @@ class AgentConfig(Part):
     and {agents} stand for what rollout/harness.py says."""
     system: str | None = None
     """System prompt; None takes the agent's own."""
+    show_form: bool = False
+    """terminal: the system message shows a reply in the form that is expected. The shipped policies
+    know it by heart; with any other policy it is true unless it is set."""
     protocol: Literal["native", "text"] = "native"
     """How tools are called: by the policy server's own tool calls, or in the reply's text."""
     images: int = Field(3, ge=0)

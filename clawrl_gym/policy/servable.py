@@ -15,6 +15,7 @@ from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.policy.end_tokens import end_token_problems
 from clawrl_gym.policy.models import check_context, model_config
 from clawrl_gym.policy.weights import shapes, weight_files
 
@@ -30,6 +31,7 @@ def model_problems(folder: Path, policy: PolicyConfig) -> Iterator[str]:
     yield from _architecture_problems(folder, config)
     yield from _weight_problems(folder, config)
     yield from _tokenizer_problems(folder)
+    yield from end_token_problems(folder)
     try:
         check_context(policy.max_model_len, folder)
     except ConfigError as error:

@@ -27,6 +27,8 @@ from clawrl_gym.run.repeat import FLAG, repeated, split_config
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 T = TypeVar("T", RunConfig, ServeConfig)
 """Of commands that learn."""
+A = TypeVar("A", RunConfig, EvaluateConfig)
+"""Of commands with an agent."""
 Command = Literal["train", "serve", "evaluate", "rejudge", "bench"]
 _OF_RAY = ("ray.address", "ray.token_file")
 _WITH_RESUME = ("resume", "trainer.steps", "dry_run", "ui", "logger", *_OF_RAY)
@@ -66,11 +68,11 @@ def load_config(
     if wrong:
         raise ConfigError(f"got the override {wrong[0]!r}, expected a text such as 'seed=3'")
     if command == "train":
-        return _with_effect(_pinned(_train_config(arguments)), arguments)
+        return _with_form(_with_effect(_pinned(_train_config(arguments)), arguments), arguments)
     if command == "serve":
         return _with_effect(_serve_config(arguments), arguments)
     if command == "evaluate":
-        return _pinned(_composed("evaluate", arguments, EvaluateConfig))
+        return _with_form(_pinned(_composed("evaluate", arguments, EvaluateConfig)), arguments)
     if command == "rejudge":
         return _rejudge_config(arguments)
     if command == "bench":
@@ -90,6 +92,31 @@ def _with_effect(config: T, arguments: list[str]) -> T:
             "out"
         )
     return config
+
+
+def _with_form(config: A, arguments: list[str]) -> A:
+    """Agents show the form of a reply to policies that are not shipped, unless that was chosen.
+
+    A run that is repeated or resumed keeps the prompts that it had.
+    """
+    file, overrides = split_config(arguments)
+    names = {override.lstrip("+~").partition("=")[0] for override in overrides}
+    is_elsewhere = isinstance(config, EvaluateConfig) and config.endpoint.base_url is not None
+    is_set = any(name.endswith("agent.show_form") for name in names)
+    if file is not None or "resume" in names or is_set:
+        return config
+    if is_shipped(config.policy.model) and not is_elsewhere:
+        return config
+    shown = {"agent": config.agent.model_copy(update={"show_form": True})}
+    if isinstance(config, EvaluateConfig) or not config.mixture:
+        return config.model_copy(update=shown)
+    mixture = {
+        name: domain.model_copy(
+            update={"agent": domain.agent.model_copy(update={"show_form": True})}
+        )
+        for name, domain in config.mixture.items()
+    }
+    return config.model_copy(update={**shown, "mixture": mixture})
 
 
 def _composed(command: Command, arguments: list[str], model: type[C]) -> C:

@@ -9,6 +9,7 @@ from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeCon
 from clawrl_gym.core import provenance
 from clawrl_gym.policy.shipped import SHIPPED
 from clawrl_gym.run.cards import card_lines, cards_here, memory_lines
+from clawrl_gym.run.demands import demands
 from clawrl_gym.run.folder import free_bytes
 from clawrl_gym.run.model_plan import ModelPlan
 from clawrl_gym.run.needs import GIB
@@ -39,6 +40,7 @@ def plan_lines(plan: AnyPreflight, preparations: Sequence[str] = ()) -> Iterator
     yield f"  processes  {', '.join(_processes(config, plan.model))}"
     if plan.model is not None:
         yield f"  model      {_model(config, plan.model)}"
+        yield from _abilities(config, plan.model)
     yield from _work(plan)
     if plan.model is not None and plan.model.needs is not None:
         yield from _resources(plan, plan.model)
@@ -68,6 +70,23 @@ def _model(config: CommandConfig | EvaluateConfig, model: ModelPlan) -> str:
         return f"{config.policy.model}, to be downloaded"
     where = model.folder or "to be downloaded"
     return f"{config.policy.model}: {model.shape.parameters:,} parameters, {where}"
+
+
+def _abilities(config: CommandConfig | EvaluateConfig, model: ModelPlan) -> Iterator[str]:
+    """What the model can do, and what the environments ask of it."""
+    able = model.abilities
+    for line in able.words() if able else ():
+        yield f"  can        {line}"
+    if isinstance(config, RunConfig):
+        stages = [(domain.env, domain.agent) for domain in config.domains.values()]
+    elif isinstance(config, EvaluateConfig):
+        stages = [(config.env, config.agent)]
+    else:
+        return
+    for env, agent in stages:
+        asked = "; ".join(demands(env, agent))
+        if asked:
+            yield f"  needs      env={env.type}: {asked}"
 
 
 def _work(plan: AnyPreflight) -> Iterator[str]:

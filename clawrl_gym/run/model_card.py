@@ -29,6 +29,7 @@ from clawrl_gym.core.provenance import read_starts
 from clawrl_gym.policy.checkpoints import run_of
 from clawrl_gym.policy.models import HUB_ID, sees
 from clawrl_gym.policy.shipped import SHIPPED
+from clawrl_gym.policy.wheel_models import WHEEL_MODELS
 from clawrl_gym.run.folder import RunFolder
 
 CARD = "README.md"
@@ -165,6 +166,8 @@ def _origin(model: str) -> tuple[str, list[str]]:
             model = str(leaf(RunFolder(run).read_values(), "policy.model"))
         except ConfigError:
             return "unknown", runs
+    if model in WHEEL_MODELS:
+        return WHEEL_MODELS[model].hub_id, runs
     known = model in SHIPPED or (HUB_ID.match(model) and not Path(model).exists())
     return (model if known else Path(model).name), runs
 

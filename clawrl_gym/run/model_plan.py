@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.config import CommandConfig, EnvConfig, EvaluateConfig, LearnerConfig, RunConfig
+from clawrl_gym.config import CommandConfig, EvaluateConfig, LearnerConfig, ServeConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.chat_template import read_template, settings_of, token_text
+from clawrl_gym.policy.abilities import Abilities, abilities_of
 from clawrl_gym.policy.launch import reserve_port
 from clawrl_gym.policy.models import Device, find_model, resolve_device, sees
 from clawrl_gym.policy.servable import model_problems, setting_problems
@@ -47,6 +47,11 @@ class ModelPlan:
     needs: Needs | None = None
     gpu_gib: float | None = None
     """Memory of the device; None without one, or where it cannot be asked."""
+
+    @property
+    def abilities(self) -> Abilities | None:
+        """None of a model that is not here."""
+        return None if self.folder is None else abilities_of(self.folder)
 
 
 def look_at_model(
@@ -118,22 +123,6 @@ def shape_of(model: str) -> ModelShape:
     return shape_of_folder(folder)
 
 
-def blindness(
-    config: RunConfig | EvaluateConfig, env: EnvConfig, model: ModelPlan | None, key: str = ""
-) -> Iterator[str]:
-    """Of a model that is here; what a server elsewhere sees, it says itself.
-
-    `key`: what stands before the environment's keys on the command line.
-    """
-    folder = None if model is None else model.folder
-    if env.shows_pictures and folder is not None and not sees(folder):
-        yield (
-            f"got env={env.type} that shows pictures ({key}env.observation) and policy.model="
-            f"{config.policy.model!r}, which sees none: take {key}env.observation=tree, or a model "
-            "that sees, such as policy=qwen3_vl_4b"
-        )
-
-
 def check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
     """Of another model; it is there, and has the policy's tokens."""
     teacher = config.trainer.distillation.teacher
@@ -162,6 +151,8 @@ def notes_of(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) ->
     if model.folder is None:
         yield "the model is not here: it is downloaded first, and looked at then"
         return
-    template = read_template(model.folder)
-    if template is not None:
-        yield from template.notes(token_text(settings_of(model.folder), "eos_token"))
+    able = model.abilities
+    if able is not None and able.template is not None:
+        yield from able.template.notes(able.end_tokens)
+    if isinstance(config, ServeConfig) and able is not None and not able.shows_tools:
+        yield "the chat template shows the model no tools: those of a client's request go unseen"

@@ -38,6 +38,7 @@ from clawrl_gym.rollout.curriculum import curriculum_of
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import contradictions, idle_control, missing_hints
+from clawrl_gym.run.demands import unmet, unseen_tools
 from clawrl_gym.run.endpoint import endpoint_look
 from clawrl_gym.run.envs import check_agent, check_env, key_of, settle
 from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
@@ -45,7 +46,6 @@ from clawrl_gym.run.joining import membership
 from clawrl_gym.run.judge import judge_problems
 from clawrl_gym.run.model_plan import (
     ModelPlan,
-    blindness,
     check_teacher,
     look_at_model,
     notes_of,
@@ -106,8 +106,9 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     with problems.noted():
         others = other_envs(config, say)
     envs = {name: domain.env for name, domain in config.domains.items()}
-    for name, env in envs.items():
-        problems.lines += blindness(config, env, model, key_of(name))
+    able = model.abilities if model else None
+    for name, domain in config.domains.items():
+        problems.lines += unmet(config.policy, domain.env, domain.agent, able, key_of(name))
     tasks = _mixture(problems, config) if is_settled else None
     own = [*envs.values()] if is_settled else []
     unprepared: list[EnvConfig] = []
@@ -119,6 +120,7 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     notes = list(filter(None, [control_words(config.control)]))
     notes += [line for env in envs.values() for line in env.left_out()]
     notes += notes_of(config, model)
+    notes += [line for env in envs.values() for line in unseen_tools(env, able)]
     measured = {task.env for task in heldout}
     for name, env in envs.items():
         if config.eval.tasks and name not in measured:
@@ -178,7 +180,8 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
         model = look_at_model(problems, config, folder)
     else:
         problems.lines += silence("endpoint.base_url", config.endpoint.base_url)
-    problems.lines += blindness(config, config.env, model)
+    able = model.abilities if model else None
+    problems.lines += unmet(config.policy, config.env, config.agent, able)
     sampler = None
     tasks: list[TaskRef] = []
     if is_settled:
@@ -196,6 +199,7 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
     endpoint_notes = endpoint_look(problems, config.endpoint)
     problems.raise_if_any()
     notes = [*config.env.left_out(), *endpoint_notes, *notes_of(config, model)]
+    notes += unseen_tools(config.env, able)
     return Preflight(config, folder, model, None, tasks, unprepared=unprepared, notes=notes)
 
 

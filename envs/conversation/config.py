@@ -15,6 +15,7 @@ class ConversationEnvConfig(RegisteredEnvConfig):
 
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "conversation"
+    tool_use: ClassVar[Literal["none", "some", "all"]] = "some"
     has_people: ClassVar[bool] = True
 
     type: Literal["conversation"] = "conversation"

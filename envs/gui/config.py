@@ -34,6 +34,7 @@ class GuiEnvConfig(RegisteredEnvConfig):
 
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "gui"
+    tool_use: ClassVar[Literal["none", "some", "all"]] = "all"
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("tasks", "heldout")

@@ -36,6 +36,9 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     `submit`, which then ends the task, and the request states how many there are. None: a task ends
     after as many commands as its solution has, and its request does not say so; the shipped policy
     was made for these. Set it, say to 3, for any other policy."""
+    example: bool = False
+    """The system message shows another training task of the same family with a reply that solves
+    it: for a policy that cannot guess the form of a reply."""
     train_on_verified: bool = False
     """Tasks of SWE-bench Verified are held out, for it is a benchmark: training on them has to be
     asked for."""

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from clawrl_gym.envs.example import Example, Examples, with_example
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.task_source import TaskSource
+from clawrl_gym.envs.terminal.agent import reply_text
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.machines import Machines
 from clawrl_gym.envs.terminal.source import open_source
 from clawrl_gym.envs.terminal.submission import Submission
-from clawrl_gym.envs.terminal.task import Task
+from clawrl_gym.envs.terminal.task import SUBMIT, Task
 from clawrl_gym.envs.terminal.trial import Trial
 from clawrl_gym.envs.terminal.verifier import is_trusted
 
@@ -59,8 +61,8 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         "Test report: passed" or "Test report: failed" with a line for each failure. Checks do not
         give the wanted contents away, and no observation holds the report.
         `system` of generated tasks without `spare_replies`: after how many commands they are
-        graded. `max_replies` of all others: the number that the request says, which replies
-        without a command use up, too.
+        graded; with `example`, a solved task as well. `max_replies` of all others: the number that
+        the request says, which replies without a command use up, too.
     Version
         v0: first version.
     """
@@ -81,6 +83,7 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         self._grader_timeout_s = config.grader_timeout_s
         self._machines = Machines(Sandboxes.of(config.sandbox, open_sandbox))
         self._source = open_source(config)
+        self._examples = Examples(self._source, self._example_of) if config.example else None
 
     @staticmethod
     def source_of(config: TerminalEnvConfig) -> TaskSource[Task]:
@@ -127,7 +130,16 @@ class TerminalEnv(TaskEnv[Task, Trial]):
             info["system"] = single_commands(task.turns)
         else:
             info["max_replies"] = task.budget(self._max_turns)
+        if self._examples is not None:
+            info["system"] = with_example(str(info.get("system", "")), self._examples, task)
         return info
+
+    def _example_of(self, task: Task) -> Example:
+        """All commands in one reply; what says that a task is done stands behind them."""
+        ends = task.turns is None or task.tells_budget
+        commands = (*task.solution, SUBMIT) if ends else task.solution
+        replies = (reply_text("\n".join(commands)),) if task.solution and not task.steps else ()
+        return Example(self._request(task), replies)
 
     def _request(self, task: Task) -> str:
         return task.request(self._max_turns)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from clawrl_gym.envs.kind import RegisteredEnvConfig
 from clawrl_gym.envs.text import GYM_CLASS, GYM_ID
+
+_OWN_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "length": frozenset({"lengths", "heldout_lengths"}),
+        "format": frozenset({"families"}),
+        "reverse_text": frozenset({"families"}),
+        "reasoning_gym": frozenset({"families", "family_options", "system_prompt"}),
+    }
+)
+"""The keys that belong to one value of `tasks`."""
+_FILE_KEYS = frozenset({"grader"})
 
 
 class TextEnvConfig(RegisteredEnvConfig):
@@ -15,15 +28,51 @@ class TextEnvConfig(RegisteredEnvConfig):
 
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "text"
+    task_keys: ClassVar[tuple[str, ...]] = ("tasks",)
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset(_OWN_KEYS)
 
     type: Literal["text"] = "text"
     id: str = GYM_ID
     tasks: str = "length"
-    """`length`: a reply of about so many characters."""
+    """`length`: a reply of about so many characters; `format`: in the format that is asked for;
+    `reverse_text`: a text backwards; `reasoning_gym`: tasks of that package; else a JSON or JSONL
+    file of prompts, graded by `grader`."""
+    grader: str | None = None
+    """Reward function of a file of prompts: package.module:name, called as trl calls its own,
+    `name(prompts=[...], completions=[...], **columns)`."""
+    families: list[str] | None = None
+    """Only these families; None takes all, of reasoning_gym those with short answers."""
+    family_options: dict[str, dict[str, object]] = Field(default_factory=dict)
+    """tasks=reasoning_gym: options of the package's data sets by family, such as
+    {chain_sum: {max_terms: 3}}."""
+    system_prompt: str = "direct"
+    """tasks=reasoning_gym: which of the package's system prompts."""
     lengths: list[int] | None = None
     """tasks=length: how many characters training and held-out tasks ask for; None:
     [20,40,80,160]."""
     heldout_lengths: list[int] | None = None
     """tasks=length: how many characters held-out tasks ask for besides; None: [30,60,120]."""
+    example: bool = False
+    """The system message shows another request of the same family with a right reply."""
     max_turns: int = Field(1, ge=1, le=1)
     """The first reply ends an episode."""
+
+    @model_validator(mode="after")
+    def _has_no_key_of_other_tasks(self) -> Self:
+        """What would change nothing is refused."""
+        own = _OWN_KEYS.get(self.tasks, _FILE_KEYS)
+        others = _FILE_KEYS.union(*_OWN_KEYS.values()) - own
+        usual = {name: field.get_default(call_default_factory=True)
+                 for name, field in type(self).model_fields.items()}  # fmt: skip
+        changed = sorted(name for name in others if getattr(self, name) != usual[name])
+        if changed:
+            raise ValueError(
+                f"got env.{changed[0]} with env.tasks={self.tasks!r}, which has no such key"
+            )
+        if own is _FILE_KEYS and self.grader is None:
+            known = ", ".join(_OWN_KEYS)
+            raise ValueError(
+                f"got env.tasks={self.tasks!r} without a grader, expected one of {known}, or a "
+                "file with env.grader=package.module:name"
+            )
+        return self

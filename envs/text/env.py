@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.envs.example import Example, Examples, with_example
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.text.config import TextEnvConfig
@@ -55,6 +56,7 @@ class SingleReplyEnv(TaskEnv[TextTask, Answer]):
         config = TextEnvConfig.of(options, "env.")
         super().__init__(config.max_turns, render_mode)
         self._source = open_source(config)
+        self._examples = Examples(self._source, _example_of) if config.example else None
 
     @staticmethod
     def source_of(config: TextEnvConfig) -> TaskSource[TextTask]:
@@ -83,4 +85,8 @@ class SingleReplyEnv(TaskEnv[TextTask, Answer]):
         return grade.reward, grade.report
 
     def _info(self, task: TextTask) -> Info:
-        return super()._info(task) | {"system": task.system}
+        return super()._info(task) | {"system": with_example(task.system, self._examples, task)}
+
+
+def _example_of(task: TextTask) -> Example:
+    return Example(task.prompt, () if task.solution is None else (task.solution,))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Split
@@ -28,6 +29,7 @@ LOWEST = -2.0
 _TOLERANCE = 0.1
 _MOST_CHARACTERS = 10_000
 _FAMILY = "about_{}"
+_FILLER = "old and new, near and far, big and low, so all of us may see it as it is:"
 
 
 def length_tasks(
@@ -69,7 +71,7 @@ def make_task(task_id: str, family: str, split: Split, topic: str, length: int) 
         split=split,
         prompt=f"Tell me about {topic} in about {length} characters.",
         grader=LengthGrader(topic, length),
-        solution=f"{topic} ".ljust(length, "."),
+        solution=_sentence(topic, length),
     )
 
 
@@ -91,3 +93,13 @@ class LengthGrader:
         reward = max(LOWEST, 1.0 - abs(math.log2(len(text) / self.length)))
         failure = f"the reply has {len(text)} characters, expected about {self.length}"
         return Grade(reward, report_of([failure]))
+
+
+def _sentence(topic: str, length: int) -> str:
+    """So many characters about a topic."""
+    text = f"{topic.capitalize()} is"
+    for word in cycle(_FILLER.split()):
+        if len(f"{text} {word}") >= length:
+            return text.ljust(length, ".")
+        text = f"{text} {word}"
+    raise AssertionError  # a cycle has no end

@@ -56,12 +56,11 @@ def graded(task: TextTask, reply: str) -> Grade:
 
 def finite_reward(value: object, grader: str, task_id: str) -> float:
     """A reward as a number. Raises EnvError for None, NaN, an infinity, a text."""
-    is_number = isinstance(value, int | float) or type(value).__module__ == "numpy"
     try:
-        reward = float(value) if is_number else math.nan  # type: ignore[arg-type]  # see is_number
+        reward = float(value)  # type: ignore[arg-type]  # whatever float() takes is a number
     except (TypeError, ValueError, OverflowError):
         reward = math.nan
-    if not math.isfinite(reward):
+    if not math.isfinite(reward) or isinstance(value, str | bytes):
         raise EnvError(
             f"grader {grader!r} of task {task_id!r} returned {value!r:.100}, expected a finite "
             "number"

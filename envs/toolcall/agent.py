@@ -102,6 +102,14 @@ class ToolCallAgent(ConversationAgent):
         return [{"role": "user", "content": "\n".join(blocks)}]
 
 
+def reply_text(reply: Reply) -> str:
+    """The reply in the text protocol; inverse of `ToolCallAgent.action` there."""
+    forms = (f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}'
+             for call in reply.calls)  # fmt: skip
+    calls = [f"<tool_call>{form}</tool_call>" for form in forms]
+    return "\n".join(part for part in (reply.content, *calls) if part)
+
+
 def _visible_text(reply: Message) -> str:
     """What a reply says; thoughts call nothing and are not said."""
     text = text_of(reply)

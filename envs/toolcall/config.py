@@ -30,6 +30,7 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
 
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "toolcall"
+    tool_use: ClassVar[Literal["none", "some", "all"]] = "all"
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("tasks",)
@@ -44,6 +45,9 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
     tasks, or a folder or file of BFCL, tau-bench or tau2-bench."""
     families: list[str] | None = None
     """Only these generated families; None takes all."""
+    example: bool = False
+    """The system message shows another training task of the same family with the replies that
+    solve it, as `agent.protocol=text` writes them."""
     mcp: list[McpServerConfig] = Field(default_factory=list)
     """MCP servers that every task's tools are completed with."""
     user: Literal["scripted", "model"] = "scripted"

@@ -9,9 +9,11 @@ from __future__ import annotations
 from clawrl_gym.agents.tool_calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Tool
+from clawrl_gym.envs.example import Example, Examples, with_example
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.task_source import TaskSource
+from clawrl_gym.envs.toolcall.agent import reply_text
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.grading import ProgramGoal, grade
 from clawrl_gym.envs.toolcall.source import open_source
@@ -78,6 +80,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         self._context = ToolContext(config, open_sandbox)
         self._call_timeout_s = config.call_timeout_s
         self._source = open_source(self._context)
+        self._examples = Examples(self._source, _example_of) if config.example else None
         self._customer: Customer | None = None
         self._user_tools: UserTools | None = None
         self._utterances: list[Utterance] = []
@@ -168,10 +171,14 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         return super()._info(task) | {
             "tools": self._tools,
             "next_state_role": "tool" if self._awaits_results else "user",
-            "system": task.system,
+            "system": with_example(task.system, self._examples, task),
             "difficulty": task.difficulty,
             "scores": _scores(task),
         }
+
+
+def _example_of(task: ToolTask) -> Example:
+    return Example(task.instruction, tuple(map(reply_text, task.solution)))
 
 
 def _scores(task: ToolTask) -> dict[str, float]:

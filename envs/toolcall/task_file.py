@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.data_file import read_rows_text, require_text
+from clawrl_gym.envs.data_file import read_rows, require_text
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.selection import LeftOut, Selection
@@ -46,7 +46,6 @@ from clawrl_gym.envs.toolcall.task import Goal, ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext
 from clawrl_gym.envs.twins.programs import is_trusted
 
-MAX_FILE_BYTES = 256 * 1024 * 1024
 _HELD_OUT_ONE_IN = 5
 
 
@@ -198,7 +197,7 @@ def open_file(path: Path, context: ToolContext) -> FileTasks:
     """The tasks of a file that can be used. Raises TaskError when it has none."""
     rows: dict[str, TaskRow] = {}
     left_out: list[LeftOut] = []
-    for place, content in _read(path):
+    for place, content in read_rows(path):
         task_id = content.get("id") if isinstance(content, dict) else None
         name = task_id if isinstance(task_id, str) and task_id else place
         try:
@@ -246,32 +245,3 @@ def _try(task: ToolTask, context: ToolContext) -> None:
                             f"task's toolsets: {', '.join(task.toolsets) or 'none'}")  # fmt: skip
     if "mcp" not in task.toolsets and not context.config.mcp:  # those start the user's servers
         Toolbox.open(task, context).close()
-
-
-def _read(path: Path) -> list[tuple[str, object]]:
-    """Rows with their places; in JSON lines a ValueError stands for one that is no JSON."""
-    if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
-        raise TaskError(f"{path}: expected a file of tasks, at most {MAX_FILE_BYTES} bytes")
-    try:
-        text = read_rows_text(path.read_bytes())
-        if path.suffix == ".jsonl":
-            rows = list(_lines(text))
-        else:
-            whole = json.loads(text)
-            tasks = whole.get("tasks") if isinstance(whole, dict) else whole
-            listed = tasks if isinstance(tasks, list) else []
-            rows = [(f"task {number}", row) for number, row in enumerate(listed, 1)]
-    except (OSError, ValueError, RecursionError) as error:
-        raise TaskError(f"{path}: no JSON of tasks: {error}") from error
-    if not rows:
-        raise TaskError(f'{path}: expected a list of tasks, {{"tasks": [...]}} or JSON lines')
-    return rows
-
-
-def _lines(text: str) -> Iterator[tuple[str, object]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                yield f"line {number}", json.loads(line)
-            except (ValueError, RecursionError) as error:
-                yield f"line {number}", ValueError(getattr(error, "msg", error))
