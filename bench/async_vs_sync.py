@@ -2,10 +2,11 @@
 
     python bench/async_vs_sync.py simulated   # engine and learner steps of equal length
     python bench/async_vs_sync.py real        # the tiny policy; both share this machine's cores
+    python bench/async_vs_sync.py lag         # how old samples are, by rollout.max_staleness
 
 Prints the wall time of the same number of updates in both modes and their ratio. `simulated` (as on
 two devices) runs the real dispatcher, collector, store and training loop; only the engine and the
-learner sleep.
+learner sleep. `lag` does so with engines that are slower, as fast, and faster than the learner.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -89,13 +91,25 @@ class ThreadLearner:
         """A thread of this process does not die alone."""
 
 
-async def simulated(mode: str, updates: int, step_s: float, folder: Path) -> float:
-    """Seconds for `updates` updates with everything real but the engine and the learner."""
-    rollout = RolloutConfig(mode=mode, groups=8, group_size=8, max_staleness=2)
+@dataclass(frozen=True, slots=True)
+class Took:
+    """A simulated run."""
+
+    wall_s: float
+    lag: float
+    """Updates that its samples were old when they were learned from; mean of the last half."""
+
+
+async def simulated(
+    mode: str, updates: int, step_s: float, folder: Path, episode_s: float, max_staleness: int = 2
+) -> Took:
+    """A run of `updates` updates with everything real but the engine and the learner."""
+    rollout = RolloutConfig(mode=mode, groups=8, group_size=8, max_staleness=max_staleness)
+    lags: list[float] = []
     trainer = TrainerConfig(steps=updates)
     learner = LearnerConfig(backend="simulated", simulated_step_s=step_s)
     store = Store.open(folder)
-    engine = SimulatedEngine(store, step_s)
+    engine = SimulatedEngine(store, episode_s)
     collector: Collector
 
     async def on_group(group: Group, started_s: float) -> None:
@@ -112,7 +126,11 @@ async def simulated(mode: str, updates: int, step_s: float, folder: Path) -> flo
         return Publication()
 
     async def on_update(update: Update) -> None:
+        ages = [update.version - 1 - one.oldest_version for one in update.batch.samples]
+        lags.append(sum(ages) / len(ages))
         dispatcher.release(update.batch.groups)
+        learned_s = update.stats.duration_s if update.stats else 0.0
+        dispatcher.pace(collector.ready_groups, update.waited_s, learned_s)
 
     handle = ThreadLearner(SimulatedLearner(trainer, learner, "", 0, "cpu"))
     timeline = Timeline(folder)
@@ -128,7 +146,21 @@ async def simulated(mode: str, updates: int, step_s: float, folder: Path) -> flo
     await asyncio.gather(collecting, return_exceptions=True)
     await store.close()
     timeline.close()
-    return wall_s
+    late = lags[len(lags) // 2 :]
+    return Took(wall_s, sum(late) / len(late))
+
+
+def print_lags(updates: int, step_s: float) -> None:
+    """A Markdown table over bounds and speeds of the engine."""
+    print("| a batch takes the engine, of a step | max_staleness | wall time | lag, mean |")
+    print("|---|---|---|---|")
+    for episode_s in (step_s / 2, step_s, 2 * step_s):
+        for bound in (0, 1, 2):
+            with tempfile.TemporaryDirectory() as name:
+                run = simulated("async", updates, step_s, Path(name), episode_s, bound)
+                took = asyncio.run(run)
+            share = f"{episode_s / step_s:g}"
+            print(f"| {share} | {bound} | {took.wall_s:.1f} s | {took.lag:.2f} |", flush=True)
 
 
 def real(mode: str, updates: int, folder: Path) -> float:
@@ -147,17 +179,21 @@ def real(mode: str, updates: int, folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=["simulated", "real"])
+    parser.add_argument("kind", choices=["simulated", "real", "lag"])
     parser.add_argument("--updates", type=int, default=20)
     parser.add_argument("--step-s", type=float, default=1.0)
     arguments = parser.parse_args()
+    if arguments.kind == "lag":
+        print_lags(arguments.updates, arguments.step_s)
+        return
     wall_s: dict[str, float] = {}
     for mode in ("sync", "async"):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             if arguments.kind == "simulated":
-                run = simulated(mode, arguments.updates, arguments.step_s, folder)
-                wall_s[mode] = asyncio.run(run)
+                step_s = arguments.step_s
+                run = simulated(mode, arguments.updates, step_s, folder, step_s)
+                wall_s[mode] = asyncio.run(run).wall_s
             else:
                 wall_s[mode] = real(mode, arguments.updates, folder / "run")
         print(f"{mode:>5}: {wall_s[mode]:.1f} s for {arguments.updates} updates")

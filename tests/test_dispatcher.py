@@ -64,6 +64,43 @@ async def test_no_more_groups_are_outstanding_than_the_staleness_bound_allows() 
     running.cancel()
 
 
+async def test_samples_do_not_grow_old_in_front_of_a_learner_that_never_waits() -> None:
+    dispatcher, groups = make(Runner(), CONFIG.model_copy(update={"max_staleness": 2}))
+    running = asyncio.create_task(dispatcher.run(range(100)))
+    await settle()
+    assert len(groups) == 6
+    for update in range(1, 4):
+        dispatcher.release(2)
+        dispatcher.pace(ready=dispatcher.outstanding, waited_s=0.0, learned_s=1.0)
+        await settle()
+        assert (dispatcher.outstanding, len(groups)) == (4, 4 + 2 * update)
+    running.cancel()
+
+
+async def test_a_learner_that_waited_gets_the_whole_bound_again() -> None:
+    dispatcher, _groups = make(Runner(), CONFIG.model_copy(update={"max_staleness": 2}))
+    running = asyncio.create_task(dispatcher.run(range(100)))
+    await settle()
+    dispatcher.release(2)
+    dispatcher.pace(ready=4, waited_s=0.0, learned_s=1.0)
+    dispatcher.release(2)
+    dispatcher.pace(ready=2, waited_s=0.2, learned_s=1.0)
+    await settle()
+    assert dispatcher.outstanding == 6
+    running.cancel()
+
+
+async def test_groups_in_flight_leave_the_bound_as_it_is() -> None:
+    dispatcher, _groups = make(Runner(), CONFIG.model_copy(update={"max_staleness": 2}))
+    running = asyncio.create_task(dispatcher.run(range(100)))
+    await settle()
+    dispatcher.release(2)
+    dispatcher.pace(ready=3, waited_s=0.0, learned_s=1.0)
+    await settle()
+    assert dispatcher.outstanding == 6
+    running.cancel()
+
+
 async def test_sync_mode_collects_exactly_one_batch_ahead() -> None:
     dispatcher, groups = make(Runner(), CONFIG.model_copy(update={"mode": "sync"}))
     running = asyncio.create_task(dispatcher.run(range(100)))

@@ -35,7 +35,8 @@ class RolloutConfig(Part):
     run and queue, its key-value cache) up and down; a number fixes it. Never more than the workers
     hold."""
     max_staleness: int = Field(2, ge=0)
-    """A group whose oldest token is more versions old than this is dropped."""
+    """A group whose oldest token is more versions old than this is dropped. Where the learner is
+    what takes the time, groups are begun later, so that most are one version old."""
     episode_timeout_s: float = Field(120.0, gt=0)
     growth_mb: int = Field(1024, ge=0)
     """Memory that a worker may gain once its environments are warm; above it they are made anew,

@@ -3,7 +3,8 @@
 A group is outstanding from its dispatch until the update that trained it is published. At most
 (max_staleness + 1) batches of groups are outstanding, which bounds both staleness and memory and
 holds rollouts back when the learner is behind. With max_staleness 0 collecting and learning take
-turns.
+turns. Where the learner is what takes the time, samples would only grow old in front of it: then
+one batch fewer is outstanding, as long as it never has to wait.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from clawrl_gym.rollout.episode import Limits
 from clawrl_gym.rollout.group import run_group
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.pool import WorkerPool
+
+_MOST_WAITING = 0.05
+"""Of the time that the learner learns: above it a batch more is outstanding."""
 
 
 class Dispatcher:
@@ -39,8 +43,9 @@ class Dispatcher:
         self._pool = pool
         self._on_group = on_group
         self._on_episode = on_episode
-        staleness = 0 if config.mode == "sync" else config.max_staleness
-        self._bound = (staleness + 1) * config.groups
+        self._most_ahead = 0 if config.mode == "sync" else config.max_staleness
+        self._ahead = self._most_ahead
+        """Batches that may be outstanding beside the one that is learned from."""
         self._outstanding = 0
         self._room = asyncio.Event()
         self.version = 0
@@ -56,6 +61,15 @@ class Dispatcher:
         self._outstanding -= groups
         self._room.set()
 
+    def pace(self, ready: int, waited_s: float, learned_s: float) -> None:
+        """After an update: `ready` groups wait for the next ones, and the learner, which learned
+        for `learned_s`, had waited for its batch."""
+        if waited_s > _MOST_WAITING * learned_s:
+            self._ahead = min(self._ahead + 1, self._most_ahead)
+            self._room.set()
+        elif ready >= self._outstanding:  # nothing is in flight: all lies there and grows old
+            self._ahead = max(self._ahead - 1, min(1, self._most_ahead))
+
     def adopt(self, groups: int) -> None:
         """Groups of a resumed run wait for training: they count as outstanding."""
         self._outstanding += groups
@@ -64,7 +78,7 @@ class Dispatcher:
         """Dispatch the groups of these numbers, in order, until cancelled."""
         async with asyncio.TaskGroup() as running:
             for number in numbers:
-                while self._outstanding >= self._bound:
+                while self._outstanding >= (self._ahead + 1) * self._config.groups:
                     self._room.clear()
                     await self._room.wait()
                 self._outstanding += 1

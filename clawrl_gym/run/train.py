@@ -360,6 +360,8 @@ class Run:
     async def _on_update(self, update: Update) -> None:
         await self._parts.record(update)
         self._dispatcher.release(update.batch.outstanding)
+        learned_s = update.stats.duration_s if update.stats else 0.0
+        self._dispatcher.pace(self._collector.ready_groups, update.waited_s, learned_s)
         await self._observer.update(update)
         if self._heldout.is_due(update.version):
             await self._measure_references(update.version)

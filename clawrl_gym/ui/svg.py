@@ -31,6 +31,9 @@ class Series:
     points: list[Point]
     bars: list[tuple[float, float, float]] | None = None
     """Error bars (x, low, high); a series with bars is drawn as dots."""
+    band: list[tuple[float, float, float]] | None = None
+    """Interval (x, low, high) that is shaded around the line."""
+    dashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +138,14 @@ def line_chart(
     if not points:
         return Markup("")
     xs, ys = [x for x, _ in points], [y for _, y in points]
+    ys += [end for curve in series for _, low, high in curve.band or [] for end in (low, high)]
     widest = max((len(on_axis(tick, form)) for tick in ticks(*(y_range or span_of(ys)))), default=4)
     frame = PlotArea(
         width, height, x_range or (min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1),
         y_range or span_of(ys), left=12 + 7 * widest,
     )  # fmt: skip
-    parts = [_axes(frame, form, x_label), *[_curve(frame, curve) for curve in series]]
+    bands = [_band(frame, curve) for curve in series]
+    parts = [_axes(frame, form, x_label), *bands, *[_curve(frame, curve) for curve in series]]
     return _svg(frame, parts, label, hover=_hover_data(frame, series, form, x_label))
 
 
@@ -219,7 +224,17 @@ def _curve(frame: PlotArea, series: Series) -> str:
     if len(places) == 1:
         x, y = places[0].split()
         return f'<circle class="s-{series.colour} fill" cx="{x}" cy="{y}" r="3"/>'
-    return f'<path class="s-{series.colour} line" d="M{"L".join(places)}"/>'
+    dashed = " dashed" if series.dashed else ""
+    return f'<path class="s-{series.colour} line{dashed}" d="M{"L".join(places)}"/>'
+
+
+def _band(frame: PlotArea, series: Series) -> str:
+    band = series.band or []
+    if len(band) < 2:
+        return ""
+    edge = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
+    places = "L".join(f"{frame.x(x)} {frame.y(y)}" for x, y in edge)
+    return f'<path class="s-{series.colour} band" d="M{places}Z"/>'
 
 
 def _dots(frame: PlotArea, series: Series) -> str:
@@ -325,7 +340,7 @@ svg{font:12px system-ui,sans-serif;--ink:#1d2430;--dim:#667085;--rule:#e4e7ec;--
 text{fill:var(--dim)}.paper{fill:var(--paper);stroke:var(--rule)}.title{fill:var(--ink);
 font-size:15px;font-weight:600}.grid{stroke:var(--rule);fill:none}.axis{stroke:var(--dim);fill:none}
 .line{stroke:var(--c);fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:4 4}
-.bar{stroke:var(--c);stroke-width:1.5;fill:none}.dot{fill:var(--paper);stroke:var(--c);
+.bar{stroke:var(--c);stroke-width:1.5;fill:none}.band{fill:var(--c);fill-opacity:.13}.dot{fill:var(--paper);stroke:var(--c);
 stroke-width:2.5}.key{fill:var(--c)}.cursor{display:none}
 """
 

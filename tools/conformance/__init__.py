@@ -1,0 +1,1 @@
+"""Golden exchange files for trainers; see docs/conformance.md. `exchange.py` needs numpy alone."""
