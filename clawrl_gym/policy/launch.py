@@ -18,6 +18,8 @@ from clawrl_gym.policy.weights import layer_shapes, weight_files
 HOST = "127.0.0.1"
 MODEL_NAME = "policy"
 """The name under which vLLM serves the model."""
+PROBE_PRIORITY, PROBE_SEATS = -1, 4
+"""Of requests that prove a publication: they wait for nobody, see `scheduler`."""
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Those that vLLM makes room for; an adapter of a smaller rank fits."""
 
@@ -76,7 +78,9 @@ def command(
     argv += ["--model", str(model_dir), "--served-model-name", MODEL_NAME, "--dtype", dtype]
     argv += ["--host", host, "--port", str(port)]
     argv += ["--max-model-len", str(config.max_model_len)]
-    argv += ["--max-num-seqs", str(config.max_num_seqs)]
+    argv += ["--max-num-seqs", str(config.max_num_seqs + PROBE_SEATS)]
+    argv += ["--scheduling-policy", "priority"]
+    argv += ["--scheduler-cls", "clawrl_gym.policy.scheduler.make"]
     argv += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
     argv += ["--generation-config", "vllm", "--enable-prefix-caching"]
     argv += ["--worker-extension-cls", "clawrl_gym.policy.worker_extension.Reload"]
