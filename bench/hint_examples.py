@@ -73,9 +73,7 @@ def _styles(split: Split) -> Iterator[Example]:
         draw = Draw(f"hint styles/{split}/{number}")
         persona = list(PERSONAS.values())[number % len(PERSONAS)]
         problem = draw_problem(split, draw)
-        task = persona.task.format(
-            text=problem.text, name=problem.name, claimed=problem.claimed
-        )
+        task = persona.task.format(text=problem.text, name=problem.name, claimed=problem.claimed)
         words = draw.pick(persona.dislike)
         yield Example(
             "conversation",

@@ -217,9 +217,7 @@ def _alike(prompts: Sequence[list[int]]) -> list[list[int]]:
 def _shared(rows: Sequence[list[int]]) -> int:
     """Ids that all begin with; at least one of each is left."""
     least = min(map(len, rows)) - 1
-    return next(
-        (at for at in range(least) if len({ids[at] for ids in rows}) > 1), least
-    )
+    return next((at for at in range(least) if len({ids[at] for ids in rows}) > 1), least)
 
 
 def table(rows: Sequence[Mapping[str, object]], forms: Sequence[str]) -> Iterator[str]:

@@ -65,9 +65,7 @@ class Rig:
         config = PolicyConfig(
             dtype=options.dtype, max_model_len=1024, max_num_seqs=128, gpu_memory_utilization=0.3
         )
-        self.servers = PolicyServers(
-            config, self.model, folder / "s", folder, print, adapter=form
-        )
+        self.servers = PolicyServers(config, self.model, folder / "s", folder, print, adapter=form)
         (self.client,) = self.servers.fleet(options.requests + 8).policies
         self.chance = random.Random(0)
         self.numbers = torch.Generator().manual_seed(0)

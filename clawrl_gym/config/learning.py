@@ -235,6 +235,10 @@ class LearnerConfig(Part):
     base: Literal["served", "float32", "bfloat16", "nf4"] = "served"
     """The frozen weights beside an adapter. `served`: in the element type of the model's files;
     `nf4`: linear layers in 4 bits (QLoRA, arXiv 2305.14314), which needs bitsandbytes."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """What the learner multiplies in on a GPU. `auto`: float32 for a model whose files are float32,
+    without TF32, so that its log-probs are vLLM's (policy.dtype=float32); else bfloat16, several
+    times as fast, with log-probs some hundredths apart. On a CPU it is that of the weights."""
     offload: bool = False
     """Without an adapter: float32 weights and Adam's moments stay in main memory, and the device
     has the weights in bfloat16 alone: 2 bytes a parameter there, 16 here."""

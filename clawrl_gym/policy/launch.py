@@ -153,6 +153,8 @@ def environment(
     }
     if adapters:
         values["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    if device == "cuda":  # what is float32 is computed so: by cuBLAS, and by Triton's attention
+        values |= {"VLLM_FLOAT32_MATMUL_PRECISION": "highest", "TRITON_F32_DEFAULT": "ieee"}
     if device == "cpu":
         values |= {
             "OMP_NUM_THREADS": str(config.threads),
