@@ -95,6 +95,19 @@ class DistillationConfig(Part):
     """topk: whose most likely tokens are compared."""
     divergence: Literal["reverse", "forward", "js"] = "reverse"
     """topk: KL(student || teacher), KL(teacher || student), or Jensen-Shannon."""
+    baseline: Literal["policy", "control"] = "policy"
+    """What the teacher's words are compared with. `policy`: the policy's own; `control`: what the
+    teacher says having read a hint about something else (one of `judge.hints.controls`), so that
+    only what the hint says is learned and not what any hint does; it asks the teacher twice."""
+
+    @model_validator(mode="after")
+    def _has_words_of_both(self) -> Self:
+        if self.baseline == "control" and self.form == "topk" and self.top_k_of == "teacher":
+            raise ValueError(
+                "got baseline=control with top_k_of=teacher, expected top_k_of=student: the "
+                "policy's own words are needed for the tokens that are compared"
+            )
+        return self
 
     @property
     def is_another_model(self) -> bool:
