@@ -12,6 +12,10 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from clawrl_gym.agents.tool_calls import Reply, encode
 from clawrl_gym.core.types import Message, Split, Tool
@@ -86,25 +90,7 @@ def _styles(split: Split) -> Iterator[Example]:
         )
 
 
-ANSWERS = (
-    ("Why is the sky blue?", "Air scatters blue light more than red light. So blue light reaches us from all sides."),
-    ("How do I boil an egg?", "Put the egg into boiling water. Wait eight minutes. Cool it under cold water."),
-    ("What is a mortgage?", "A mortgage is a loan for a house. The house is the security. You pay it back over many years."),
-    ("How do plants eat?", "Plants make sugar from light, water and air. Their roots bring water. Their leaves catch the light."),
-    ("Why do cats purr?", "Cats purr when they are content. They also purr to calm themselves."),
-    ("How do I change a tyre?", "Loosen the nuts. Lift the car with the jack. Swap the wheel and tighten the nuts."),
-    ("What is an index fund?", "An index fund holds all shares of a market. Its costs are low."),
-    ("Why do we sleep?", "Sleep lets the brain sort memories. The body repairs itself at night."),
-    ("How do I clean a pan?", "Let the pan soak in warm water. Scrub it with salt. Dry it well."),
-    ("What does a judge do?", "A judge hears both sides. Then the judge decides by the law."),
-    ("How does a fridge work?", "A fluid takes heat from the inside. A pump moves the heat to the outside."),
-    ("Why is the sea salty?", "Rivers wash salt out of rocks. The water leaves the sea as vapour and the salt stays."),
-    ("How do I learn to swim?", "Begin in shallow water. Practise breathing out under water. Then learn to float."),
-    ("What is inflation?", "Inflation means that prices rise. Money then buys less."),
-    ("How do bees make honey?", "Bees collect nectar from flowers. In the hive they dry it until it is thick."),
-    ("Why do leaves fall?", "In autumn there is little light. Trees drop their leaves to save water."),
-)  # fmt: skip
-"""Questions, and first replies in sentences that can be put otherwise."""
+EXCHANGES: Any = yaml.safe_load((Path(__file__).parent / "hint_exchanges.yaml").read_text())
 
 
 def _sentences(text: str) -> list[str]:
@@ -161,7 +147,10 @@ WISHES = (
 def _wishes() -> Iterator[Example]:
     for number in itertools.count():
         draw = Draw(f"hint wishes/{number}")
-        wish, (question, answer) = WISHES[number % len(WISHES)], draw.pick(ANSWERS)
+        wish, (question, answer) = (
+            WISHES[number % len(WISHES)],
+            draw.pick(list(EXCHANGES["answers"].items())),
+        )
         words = draw.pick(wish.words)
         yield Example(
             "conversation",
@@ -174,41 +163,16 @@ def _wishes() -> Iterator[Example]:
         )
 
 
-FACTS = (
-    ("When does the museum open?", "The museum opens at nine.", "no, since May it opens at half past ten", "The museum opens at half past ten."),
-    ("Who leads our team?", "Your team is led by Anna.", "Anna left. Priya leads it now.", "Your team is led by Priya."),
-    ("What is the wifi password of the guest network?", "The password is guest2023.", "that one is old, it is blue-heron-7 now", "The password is blue-heron-7."),
-    ("Which table is ours tonight?", "You have table four.", "They moved us to the one by the window, number twelve.", "You have table twelve."),
-    ("How much is a ticket to the harbour?", "A ticket costs three euros.", "it went up, I just paid 4.20", "A ticket costs 4.20 euros."),
-    ("What is my cat called?", "Your cat is called Luna.", "Luna was the old one. This one is Pixel.", "Your cat is called Pixel."),
-    ("Where do we meet tomorrow?", "You meet at the station.", "No, at the bakery across the street.", "You meet at the bakery across the street."),
-    ("Which branch do I deploy from?", "Deploy from main.", "we deploy from release/stable, never from main", "Deploy from release/stable."),
-    ("What do I bring to the party?", "Bring a bottle of wine.", "They don't drink. I promised a lemon cake.", "Bring a lemon cake."),
-    ("When is the rent due?", "The rent is due on the first.", "in my contract it says the fifteenth", "The rent is due on the fifteenth."),
-    ("What size are my shoes?", "Your size is 42.", "it's 44.5", "Your size is 44.5."),
-    ("Who won our chess match?", "Ivo won the match.", "It was a draw!", "The match was a draw."),
-    ("Which port does the server use?", "The server uses port 8080.", "I changed it to 9443 last week", "The server uses port 9443."),
-    ("What colour is the new door?", "The new door is green.", "We took the yellow one in the end.", "The new door is yellow."),
-    ("Who feeds the fish this week?", "Maria feeds the fish.", "maria is away, it's Tomasz's turn", "Tomasz feeds the fish."),
-    ("How long is the warranty?", "The warranty lasts two years.", "the receipt says five years", "The warranty lasts five years."),
-    ("Which bus goes to the lake?", "Take bus 17.", "17 does not run anymore, it is the 63", "Take bus 63."),
-    ("What is the dog allergic to?", "The dog is allergic to chicken.", "No, chicken is fine, it is beef", "The dog is allergic to beef."),
-    ("When is my appointment?", "Your appointment is on Monday.", "they moved it to Thursday at four", "Your appointment is on Thursday at four."),
-    ("What is the name of the new street?", "It is called Oak Street.", "it was renamed: Rosa Parks Avenue", "It is called Rosa Parks Avenue."),
-)  # fmt: skip
-"""A question, a first reply, what the person says, and the right reply."""
-
-
 def _facts() -> Iterator[Example]:
-    for question, wrong, words, right in itertools.cycle(FACTS):
+    for fact in itertools.cycle(EXCHANGES["facts"]):
         yield Example(
             "conversation",
-            f"fact-{question}",
-            [{"role": "user", "content": question}],
-            wrong,
-            right,
-            words,
-            hint_of_words(words),
+            f"fact-{fact['question']}",
+            [{"role": "user", "content": fact["question"]}],
+            fact["first"],
+            fact["right"],
+            fact["said"],
+            hint_of_words(fact["said"]),
         )
 
 
@@ -270,7 +234,8 @@ def _outcome(
     env = ToolCallEnv()
     try:
         observation, info = env.reset(options={"split": split, "task": task_id})
-        tools, observations, ended = info["tools"], [observation], False
+        tools: Any = info["tools"]
+        observations, ended = [observation], False
         for reply in replies:
             if ended:
                 break
@@ -279,7 +244,7 @@ def _outcome(
             observations.append(observation)
         if not ended:
             env.finish()
-        report = info.get("report") or report_of(["the task was not finished"])
+        report = str(info.get("report") or report_of(["the task was not finished"]))
     finally:
         env.close()
     return report, observations[: at + 1], tools

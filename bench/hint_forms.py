@@ -24,8 +24,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreTrainedModel
-from transformers import PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DynamicCache,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from bench.hint_examples import KINDS, Example, examples, unrelated
 from clawrl_gym.core.intervals import Estimate, mean_of

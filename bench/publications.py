@@ -105,7 +105,7 @@ class Rig:
         save_file(ours, file, metadata={"format": "pt"})
         return target
 
-    async def publish(self, proofs: Proofs, folder: Path, version: int, kind: str, seen: Seen):  # noqa: ANN201
+    async def publish(self, proofs: Proofs, folder: Path, version: int, kind: str, seen: Seen):
         reading = self.learner.probe()
         proof = await proofs.of(reading, "", version, self.servers.version)
         assert proof is not None
@@ -114,7 +114,7 @@ class Rig:
             if self.options.form == "adapters":
                 await self.servers.publish_adapter(version, folder, prove=proof)
             else:
-                (weights,) = folder.glob("*.safetensors")
+                weights = folder / "model.safetensors"
                 await self.servers.publish(version, weights, prove=proof)
         except NotServed as error:
             seen.refused[kind].append(True)
@@ -178,7 +178,7 @@ async def measure(rig: Rig) -> Seen:
 
 
 async def _until_running(client: PolicyClient, count: int) -> None:
-    while (await client.metrics())["running"] < min(count, 128):
+    while (await client.metrics())["running"] < min(count, 128):  # noqa: ASYNC110
         await asyncio.sleep(0.1)
 
 

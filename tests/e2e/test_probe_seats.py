@@ -31,7 +31,7 @@ def test_a_probe_is_answered_before_all_that_runs_and_waits(tmp_path: Path) -> N
             requests = [
                 asyncio.create_task(client.generate(PROMPT, LONG, version=0)) for _ in range(6)
             ]
-            while (await client.metrics())["waiting"] < len(requests) - SEATS:
+            while (await client.metrics())["waiting"] < len(requests) - SEATS:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             beside = await asyncio.gather(*(client.logprobs(PROMPT, version=0) for _ in range(3)))
             assert not any(request.done() for request in requests)
