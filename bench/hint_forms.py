@@ -234,10 +234,7 @@ def table(rows: Sequence[Mapping[str, object]], forms: Sequence[str]) -> Iterato
             for control in CONTROLS
         }
         told = [own - other for own, other in zip(gains["own"], gains["other"], strict=True)]
-        per_token = [
-            gain / row["tokens"]  # type: ignore[operator]
-            for gain, row in zip(gains["own"], rows, strict=True)
-        ]
+        per_token = [gain / row["tokens"] for gain, row in zip(gains["own"], rows, strict=True)]
         columns = [*(mean_of(gains[control]) for control in CONTROLS), mean_of(told)]
         ratio = columns[0].value / columns[1].value if columns[1].value > 0 else None
         yield (

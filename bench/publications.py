@@ -105,7 +105,9 @@ class Rig:
         save_file(ours, file, metadata={"format": "pt"})
         return target
 
-    async def publish(self, proofs: Proofs, folder: Path, version: int, kind: str, seen: Seen):
+    async def publish(
+        self, proofs: Proofs, folder: Path, version: int, kind: str, seen: Seen
+    ) -> None:
         reading = self.learner.probe()
         proof = await proofs.of(reading, "", version, self.servers.version)
         assert proof is not None
@@ -126,6 +128,9 @@ class Rig:
         if kind == "good":
             seen.seconds.append(time.perf_counter() - started_s)
             seen.gaps.append(proof.metrics["learner/probe_gap"])
+        print(
+            f"{version} {kind}: {time.perf_counter() - started_s:.2f} s {proof.metrics}", flush=True
+        )
         if "learner/probe_arrived" in proof.metrics:
             seen.arrived[kind].append(proof.metrics["learner/probe_arrived"])
 

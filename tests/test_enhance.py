@@ -41,6 +41,15 @@ async def test_the_hint_ends_the_last_user_message() -> None:
     ]
 
 
+async def test_as_the_users_next_words_it_stands_behind_the_reply_itself() -> None:
+    policy = FakePolicy()
+    turn = await asked(policy, user("Do it."), reply=reply("ok"))
+    (made,) = await enhancer(policy, place="next").prompts(turn, [HINT]) or ()
+    assert decode(made) == (
+        "<|user:Do it.|>\n<|assistant:ok|>\n<|user:[hint]\nWrite out.txt.|>\n<|assistant:"
+    )
+
+
 async def test_a_control_stands_behind_the_hints_in_the_same_form() -> None:
     policy = FakePolicy()
     turn = await asked(policy, user("Do it."))

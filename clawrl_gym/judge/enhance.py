@@ -1,9 +1,9 @@
 """Hints -> the prompts that a teacher reads: a turn's own prompt with a hint in it.
 
-The hint stands at the end of the last user message. All other ids are those that the policy was
-given, wherever that can be proved: a prompt rendered again may spell earlier replies in other
-tokens, and the teacher shall know the hint and nothing else that the policy did not. Nothing is
-tokenised here: every id comes from the policy's `render`.
+The hint stands at the end of the last user message, or is the user's next one. All other ids are
+those that the policy was given, wherever that can be proved: a prompt rendered again may spell
+earlier replies in other tokens, and the teacher shall know the hint and nothing else that the
+policy did not. Nothing is tokenised here: every id comes from the policy's `render`.
 
 Whatever goes wrong leaves the turn without prompts, and is counted.
 """
@@ -102,7 +102,7 @@ class Enhancer:
             if not hint.strip():
                 prompts.append(list(used_T))
                 continue
-            messages = with_hint(turn.messages, self._config.form.replace("{hint}", hint))
+            messages = self._hinted(turn, self._config.form.replace("{hint}", hint))
             if messages is None:
                 self.counters["no_user"] += 1
                 continue
@@ -114,6 +114,12 @@ class Enhancer:
                 continue
             prompts.append(insert_addition(used_T, plain_T, hinted_T))
         return prompts
+
+    def _hinted(self, turn: Turn, text: str) -> list[Message] | None:
+        if self._config.place == "end":
+            return with_hint(turn.messages, text)
+        words: Message = {"role": "user", "content": text.strip()}
+        return [*turn.messages, turn.reply, words]
 
     def _fits(self, ids_T: list[int], turn: Turn) -> bool:
         return len(ids_T) + len(turn.sampled_ids_T) <= self._max_model_len
