@@ -3,7 +3,7 @@ another task, and by random words, each against no hint.
 
     PYTHONPATH=. python bench/hint_forms.py --model FOLDER [--kind conversation] [--count 140]
                                             [--forms NAME ...] [--json FILE]
-    PYTHONPATH=. python bench/hint_forms.py --model tiny --kind terminal --form hint
+    PYTHONPATH=. python bench/hint_forms.py --model tiny --kind terminal --forms hint
 
 Differences of log-probs of the whole right reply, its end token included, paired by example, with
 95 % intervals of resampled examples. `per token` divides by the reply's tokens. `told` is what the
