@@ -41,6 +41,38 @@ async def test_the_hint_ends_the_last_user_message() -> None:
     ]
 
 
+async def test_as_the_users_next_words_it_stands_behind_the_reply_itself() -> None:
+    policy = FakePolicy()
+    turn = await asked(policy, user("Do it."), reply=reply("ok"))
+    (made,) = await enhancer(policy, place="next").prompts(turn, [HINT]) or ()
+    assert decode(made) == (
+        "<|user:Do it.|>\n<|assistant:ok|>\n<|user:[hint]\nWrite out.txt.|>\n<|assistant:"
+    )
+
+
+async def test_a_control_stands_behind_the_hints_in_the_same_form() -> None:
+    policy = FakePolicy()
+    turn = await asked(policy, user("Do it."))
+    config = HintConfig(form="!{hint}", selection="overlap", controls=("a lamp",))
+    made = Enhancer(policy.render, config, 10_000, with_control=True)
+    assert [decode(ids) for ids in await made.prompts(turn, ["h", "other"]) or ()] == [
+        f"<|user:Do it.!{hint}|>\n<|assistant:" for hint in ("h", "other", "a lamp")
+    ]
+    assert made.counters["prompts"] == 2
+    assert await made.prompts(turn, []) == ()
+
+
+async def test_hints_whose_control_does_not_fit_are_left_out() -> None:
+    """Else the last hint would pass for the control."""
+    policy = FakePolicy()
+    turn = await asked(policy, user("Do it."))
+    config = HintConfig(form="!{hint}", selection="overlap", controls=("a very long lamp",))
+    room = len(turn.prompt_ids_T) + len(turn.sampled_ids_T) + 6
+    made = Enhancer(policy.render, config, room, with_control=True)
+    assert await made.prompts(turn, ["h", "i"]) == ()
+    assert made.counters["too_long"] == 2
+
+
 @pytest.mark.parametrize("hint", ["", " \n"])
 async def test_an_empty_hint_leaves_exactly_the_prompt_that_was_used(hint: str) -> None:
     """In the reference, teacher and policy differ at each token even without any hint."""

@@ -21,7 +21,7 @@ from clawrl_gym.run.model_plan import ModelPlan, look_at_model, notes_of
 from clawrl_gym.run.needs import LEARNER_ON_GPU_GIB, needs_of
 from clawrl_gym.run.problems import Problems
 from clawrl_gym.trainers import nf4
-from clawrl_gym.trainers.memory import GIB, MAX_LOGITS, LearnerMemory, learner_memory
+from clawrl_gym.trainers.memory import GIB, MAX_LOGITS, LearnerMemory, autocasts, learner_memory
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
 from tests.reference.tiny_model import make_samples
@@ -231,3 +231,26 @@ def test_without_its_package_4_and_8_bits_are_refused_before_a_start(
     look_at_model(problems, whole_config, RunFolder(tmp_path))
     assert problems.lines == [], "without an adapter it is not asked for"
     assert load_config(["policy=qwen3_4b"]).learner.base == "nf4"
+
+
+@pytest.mark.parametrize(
+    ("form", "own", "casts"),
+    [
+        ({}, "float32", False),  # as vLLM serves it
+        ({}, "bfloat16", True),
+        ({"precision": "bfloat16"}, "float32", True),
+        ({"precision": "float32"}, "bfloat16", False),
+        ({"adapter": {}}, "float32", False),
+        ({"adapter": {}, "base": "nf4"}, "float32", True),
+        ({"adapter": {}, "base": "bfloat16"}, "float32", True),
+        ({"adapter": {}, "base": "float32"}, "bfloat16", True),
+        ({"offload": True}, "float32", True),
+    ],
+)
+def test_a_gpu_multiplies_in_float32_where_the_model_is_float32(
+    form: dict[str, object], own: str, casts: bool
+) -> None:
+    learner = LearnerConfig.model_validate(form)
+    assert autocasts(learner, own, "cuda") is casts
+    assert autocasts(learner, own, "cpu") is False
+    assert autocasts(None, own, "cuda") is (own != "float32")

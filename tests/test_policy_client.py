@@ -536,6 +536,7 @@ async def test_log_probs_of_given_ids_are_read_without_any_setting_of_the_sampli
     assert body["token_ids"] == [7, 8, 9]
     assert body["model"] == "policy"
     assert body["sampling_params"] == {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0}
+    assert body["priority"] == -1, "it waits for no other request"
     assert body["cache_salt"] == "4"
     for answer in ({"prompt_logprobs": rows}, {"prompt_logprobs": None}):
         vllm.answers["/inference/v1/generate"] = says(answer)

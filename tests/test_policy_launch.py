@@ -36,6 +36,20 @@ def test_logprobs_are_asked_for_as_sampled(model: Path) -> None:
     assert "--enable-scale-out" in argv
 
 
+def test_probes_have_seats_that_no_request_has(model: Path) -> None:
+    argv = launch.command(PolicyConfig(max_num_seqs=7), model, 1, "cpu")
+    assert value(argv, "--max-num-seqs") == str(7 + launch.PROBE_SEATS)
+    assert value(argv, "--scheduling-policy") == "priority"
+    assert value(argv, "--scheduler-cls") == "clawrl_gym.policy.scheduler.make"
+
+
+def test_float32_is_not_rounded_on_a_gpu_whatever_the_machine_says(model: Path) -> None:
+    said = {"VLLM_FLOAT32_MATMUL_PRECISION": "high", "TRITON_F32_DEFAULT": "tf32"}
+    values = launch.environment(PolicyConfig(), "k", "cuda", said)
+    assert values["VLLM_FLOAT32_MATMUL_PRECISION"] == "highest"
+    assert values["TRITON_F32_DEFAULT"] == "ieee"
+
+
 def test_auto_dtype_is_the_checkpoints_own(model: Path) -> None:
     assert value(launch.command(PolicyConfig(), model, 1, "cpu"), "--dtype") == "float32"
     config = PolicyConfig(dtype="bfloat16")

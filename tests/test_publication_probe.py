@@ -50,11 +50,50 @@ def test_old_weights_are_seen_even_where_the_gap_allows_them(is_exact: bool) -> 
     """A gap alone would let pass what never arrived: each step moves the learner by less."""
     noise = 1e-6 if is_exact else 0.02
     probe = measured(noise, is_exact=is_exact)
-    learner = shifted(START, 8 * noise, 4)
+    learner = shifted(START, 12 * noise, 4)
     stuck = probe.compare("", learner, shifted(START, noise, 5))
-    assert stuck.gap < max(probe.tolerance, 20 * noise)
     assert stuck.refusal is not None
-    assert "show" in stuck.refusal or "differ" in stuck.refusal
+    assert "show" in stuck.refusal
+
+
+def test_what_numbers_do_under_load_refuses_nothing() -> None:
+    """Beside many requests the engine is several times as far from the learner as alone, and a
+    model that has learned says less likely things, which are rounded more."""
+    for seed in range(200):
+        probe = measured(0.0001, is_exact=False)
+        learner, told = START, 0
+        for version in range(1, 6):
+            learner = shifted(learner, 0.0004 * version, 1000 * seed + version)
+            engine = shifted(learner, 0.0003, 2000 * seed + version)
+            finding = probe.compare("", learner, engine)
+            assert finding.refusal is None, (seed, version, finding)
+            probe.accept("", finding, learner, engine)
+            told += finding.arrived is not None
+        assert told
+
+
+@pytest.mark.parametrize("size", [14, 40, 1000])
+@pytest.mark.parametrize("load", [1, 2])
+def test_half_of_an_update_and_another_adapter_are_refused(size: int, load: int) -> None:
+    """Whatever the learner moved, as soon as it moved by more than numbers do."""
+    noise = 0.0001
+    for seed in range(200):
+        probe = measured(noise, is_exact=False)
+        learner = shifted(START, size * noise, seed)
+        half = [(new + old) / 2 for new, old in zip(learner, START, strict=True)]
+        other = shifted(START, size * noise, -1 - seed)
+        for served in (half, other, START):
+            finding = probe.compare("", learner, shifted(served, load * noise, 10_000 + seed))
+            assert finding.refusal is not None, (seed, served is half, finding)
+
+
+def test_a_gap_beyond_all_noise_is_refused_however_little_the_learner_moved() -> None:
+    probe = measured(0.0001, is_exact=False)
+    learner = shifted(START, 0.0003, 4)
+    refusal = probe.compare("", learner, shifted(START, 0.05, 5)).refusal
+    assert refusal is not None
+    assert "8 times what numbers do" in refusal
+    assert probe.compare("", learner, [*learner[:-1], float("nan")]).refusal is not None
 
 
 def test_small_steps_that_never_arrive_add_up_until_they_are_seen() -> None:

@@ -97,6 +97,51 @@ def test_it_reads_the_sampled_ids_behind_the_hint(model_dir: str, temperature: f
     assert reading.distill_M.tolist() == [1.0] * len(REPLY)
 
 
+CONTROL = draw_ids(9, 41)
+
+
+@pytest.mark.parametrize("form", ["sampled", "topk"])
+def test_a_control_leaves_what_the_hint_says_beyond_any_hint(model_dir: str, form: str) -> None:
+    teacher = make_teacher(model_dir, form=form, top_k=VOCAB, baseline="control")
+    sample = one_turn(REPLY, (HINTED, CONTROL))
+    (reading,) = teacher.read([sample]).of
+    assert reading is not None
+    own, hinted, control = (
+        full_logprobs(model_dir, prompt, REPLY)
+        for prompt in (sample.ids_T[: -len(REPLY)], HINTED, CONTROL)
+    )
+    at = range(len(REPLY)), REPLY
+    np.testing.assert_allclose(reading.teacher_M, (own + hinted - control)[at], atol=5e-5)
+    assert reading.prompts == (0,), "the control teaches nothing by itself"
+    if form == "topk":
+        assert reading.topk_teacher_MK is not None
+        moved = (own + hinted - control).log_softmax(-1)
+        expected = moved.gather(-1, torch.from_numpy(reading.topk_ids_MK))
+        np.testing.assert_allclose(reading.topk_teacher_MK, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["sampled", "topk"])
+def test_a_hint_that_says_what_its_control_says_teaches_nothing(model_dir: str, form: str) -> None:
+    teacher = make_teacher(model_dir, form=form, top_k=6, baseline="control")
+    sample = one_turn(REPLY, (HINTED, HINTED))
+    (reading,) = teacher.read([sample]).of
+    assert reading is not None
+    np.testing.assert_allclose(reading.teacher_M, own_logprobs(teacher, sample), atol=2e-5)
+    if form == "topk":
+        assert reading.topk_teacher_MK is not None
+        own = full_logprobs(model_dir, sample.ids_T[: -len(REPLY)], REPLY).topk(6).values
+        np.testing.assert_allclose(reading.topk_teacher_MK, own, atol=5e-5)
+
+
+def test_a_control_is_no_candidate_when_the_closest_hint_is_chosen(model_dir: str) -> None:
+    """The control is the policy's own prompt, and closer to it than any hint."""
+    teacher = make_teacher(model_dir, baseline="control")
+    own = one_turn(REPLY).ids_T[: -len(REPLY)]
+    (reading,) = teacher.read([one_turn(REPLY, (HINTED, CONTROL, own))]).of
+    assert reading is not None
+    assert reading.prompts[0] in (0, 1)
+
+
 @pytest.mark.parametrize("max_tokens", [1, 40, 1000])
 def test_lessons_are_told_apart_however_they_are_packed(model_dir: str, max_tokens: int) -> None:
     samples = [

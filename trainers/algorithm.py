@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 Verdicts = Mapping[int, Verdict]
 """Verdicts on the turns of one episode, by `Turn.index`."""
 Prompts = Mapping[int, tuple[list[int], ...]]
-"""Of one episode, by `Turn.index`: the turn's prompt with a hint in it, for each candidate hint."""
+"""Of one episode, by `Turn.index`: the turn's prompt with a hint in it, for each candidate hint;
+with trainer.distillation.baseline=control the last one holds a hint about something else."""
 
 
 Weight = float | Sequence[float]

@@ -149,10 +149,30 @@ def adapter_parameters(adapter: AdapterConfig, shape: ModelShape) -> int:
     return adapter.rank * sum(sum(s) for name in chosen for s in shape.linear.get(name, []))
 
 
+def autocasts(learner: LearnerConfig | None, own: str, device: str) -> bool:
+    """Whether matrices are multiplied in bfloat16 whatever they are held in; `own` is the element
+    type of the model's files, `learner` None a model that is only read."""
+    if device != "cuda":
+        return False
+    if learner is None:
+        return own != "float32"
+    is_float32 = learner.precision == "float32" or (
+        learner.precision == "auto" and _is_float32(learner, own)
+    )
+    return not is_float32
+
+
+def _is_float32(learner: LearnerConfig, own: str) -> bool:
+    """Whether the model's files, and the frozen weights beside an adapter, are float32."""
+    base = own if learner.adapter is None or learner.base == "served" else learner.base
+    return own == base == "float32" and not learner.offload
+
+
 def _base_bytes(learner: LearnerConfig, shape: ModelShape, device: str) -> float:
     if learner.adapter is None:
         # under autocast a second copy, of half the size, from the forward to the backward pass
-        return (2 if learner.offload else 6 if device == "cuda" else 4) * shape.parameters
+        copies = 6 if autocasts(learner, shape.dtype, device) else 4
+        return (2 if learner.offload else copies) * shape.parameters
     if learner.base == "nf4":
         return NF4_BYTES * shape.linear_parameters + 2 * (
             shape.parameters - shape.linear_parameters + shape.widest_layer
@@ -171,7 +191,8 @@ def base_bytes(learner: LearnerConfig, shape: ModelShape) -> int:
 def _of_layers(learner: LearnerConfig, shape: ModelShape, device: str) -> tuple[float, float]:
     """Bytes of a token: what all layers keep, and what one takes on the way back."""
     element = base_bytes(learner, shape)
-    mode = "autocast" if device == "cuda" else "float32" if element == 4 else "half"
+    is_cast = autocasts(learner, shape.dtype, device)
+    mode = "autocast" if is_cast else "float32" if element == 4 else "half"
     kept = (_ALL if learner.adapter is None else _ADAPTED)[mode].of(shape)
     if learner.adapter is not None:
         outputs = sum(len(several) for several in shape.linear.values()) / max(1, shape.layers)

@@ -27,6 +27,7 @@ from clawrl_gym.trainers.attention import ATTENTION, EVEN, make_blocks, packed_a
 from clawrl_gym.trainers.average import MovingAverage
 from clawrl_gym.trainers.distillation import topk_logprobs
 from clawrl_gym.trainers.logprobs import MAX_LOGITS, Head, logprobs_of
+from clawrl_gym.trainers.memory import autocasts
 from clawrl_gym.trainers.packing import Pack
 from clawrl_gym.trainers.pictures import Images, PictureReader
 
@@ -95,6 +96,10 @@ class PackedModel:
         dtype = _held_dtype(learner, self.saved_dtype)
         self.base_dtype = str(dtype).removeprefix("torch.")
         """Element type in which the weights of `model_dir` are held."""
+        self.device = torch.device(device)
+        self._autocasts = autocasts(learner, str(self.saved_dtype).removeprefix("torch."), device)
+        if device == "cuda" and not self._autocasts:
+            torch.set_float32_matmul_precision("highest")  # some images switch TF32 on
         self.net: nn.Module = _loader(model_dir).from_pretrained(
             model_dir,
             dtype=dtype,
@@ -112,7 +117,6 @@ class PackedModel:
         if learner is not None and learner.checkpoint_layers:
             _checkpoint_layers(self.net)
         self.tied = self._output.weight is self.net.get_input_embeddings().weight
-        self.device = torch.device(device)
         self.temperature = temperature
         self.max_logits = MAX_LOGITS
 
@@ -255,7 +259,7 @@ class PackedModel:
     def _mode(self) -> Iterator[None]:
         """How every pass runs."""
         with ExitStack() as stack:
-            if self.device.type == "cuda":
+            if self._autocasts:
                 stack.enter_context(torch.autocast("cuda", dtype=torch.bfloat16))
             if self._is_first:
                 stack.enter_context(left_out(self.net))

@@ -3,6 +3,13 @@
 It reads exactly the sampled ids behind each prompt of a lesson, through the learner's own model
 code and temperature: of one model under one prompt both say the same. It has no gradient and is
 asked before the update. Where it said nothing its log-prob is NaN and the token's weight 0.
+
+With `baseline=control` the last prompt of a lesson holds a hint about something else. What is
+taught is then the policy's own word, moved by what the hint says and the other one does not:
+
+    log q = log p + log T(hint) - log T(control)
+
+so that what any hint does to a reply (a shorter one, another topic) is not learned.
 """
 
 from __future__ import annotations
@@ -18,7 +25,7 @@ import torch
 from clawrl_gym.config import DistillationConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, Taught
-from clawrl_gym.trainers.distillation import overlap
+from clawrl_gym.trainers.distillation import overlap, with_tail
 from clawrl_gym.trainers.packing import Floats, Ints, Pack, TeacherScores, make_packs, trainable
 
 if TYPE_CHECKING:
@@ -41,6 +48,7 @@ class _Question:
     sample: int
     lesson: int
     prompt: int
+    is_control: bool
     tokens: slice
     """Among the sample's tokens that are learned from."""
     sequence: Sample
@@ -57,6 +65,12 @@ class _Answer:
     overlap: float | None = None
     """None when the student was not asked; else the share of its most likely tokens that are
     among the teacher's."""
+
+    def at(self, tokens: slice) -> _Answer:
+        """On some of them."""
+        return _Answer(
+            self.logprobs_M[tokens], None, self.best_ids_MK[tokens], self.best_MK[tokens]
+        )
 
 
 _BestAnswers = dict[tuple[int, int], tuple[_Question, _Answer]]
@@ -75,6 +89,7 @@ class Teacher:
         self._model = model
         self._max_tokens = max_tokens
         self._width = min(student.width, model.width)
+        self._has_control = config.baseline == "control"
 
     def read(self, samples: Sequence[Sample]) -> TeacherReport:
         """Ask about all lessons; of several prompts, the one closest to the student is followed.
@@ -82,14 +97,23 @@ class Teacher:
         Lessons that do not fit the model's context teach nothing and are counted.
         """
         questions = list(self._questions(samples))
-        several = any(question.prompt for question in questions)
+        several = any(question.prompt and not question.is_control for question in questions)
         k = self._config.top_k if self._config.form == "topk" or several else 0
-        own = self._own_best(samples, questions, k) if k else {}
+        has_controls = any(question.is_control for question in questions)
+        own = self._own(samples, questions, k) if k or has_controls else {}
         best: _BestAnswers = {}
+        controls: dict[tuple[int, int], _Answer] = {}
         for question, answer in zip(questions, self._ask(questions, own, k), strict=True):
             lesson = (question.sample, question.lesson)
-            if lesson not in best or _closer(answer, best[lesson][1]):
+            if question.is_control:
+                controls[lesson] = answer
+            elif lesson not in best or _closer(answer, best[lesson][1]):
                 best[lesson] = question, answer
+        for lesson, control in controls.items():
+            if lesson in best:
+                question, answer = best[lesson]
+                student = own[question.sample].at(question.tokens)
+                best[lesson] = question, _moved(student, answer, control)
         readings = [
             self._reading(index, sample, best, own) if any(sample.distill_T) else None
             for index, sample in enumerate(samples)
@@ -112,7 +136,9 @@ class Teacher:
                     sequence = _behind(
                         prompt, sample, learned, slice(lesson.start, end), lesson.pictures
                     )
-                    yield _Question(index, number, place, slice(first, last), sequence)
+                    is_control = self._has_control and 0 < place == len(lesson.prompts) - 1
+                    tokens = slice(first, last)
+                    yield _Question(index, number, place, is_control, tokens, sequence)
 
     def _check(self, sample: Sample) -> None:
         """Raises TrainerError for a sample whose lessons cannot be meant."""
@@ -136,22 +162,24 @@ class Teacher:
         if (np.array(sample.distill_T)[~covered & np.array(trainable(sample))] != 0).any():
             raise _refused(sample, "a weight of distillation outside of all lessons", "none there")
 
-    def _own_best(
+    def _own(
         self, samples: Sequence[Sample], questions: list[_Question], k: int
-    ) -> dict[int, Ints]:
-        """The student's most likely tokens wherever a sample is learned from, by sample."""
+    ) -> dict[int, _Answer]:
+        """The student's words wherever a sample is learned from, by sample."""
         indices = sorted({question.sample for question in questions})
         packs = make_packs([samples[index] for index in indices], self._max_tokens)
         return {
-            indices[origin]: answer.best_ids_MK
+            indices[origin]: answer
             for pack in packs
             for origin, answer in _split(pack, self._student.look(pack, k, self._width))
         }
 
-    def _ask(self, questions: list[_Question], own: dict[int, Ints], k: int) -> list[_Answer]:
+    def _ask(self, questions: list[_Question], own: dict[int, _Answer], k: int) -> list[_Answer]:
         compared: list[TeacherScores | None] = [None for _ in questions]
         student_best = (
-            [own[question.sample][question.tokens] for question in questions] if k else []
+            [own[question.sample].best_ids_MK[question.tokens] for question in questions]
+            if k
+            else []
         )
         for index, ids_MK in enumerate(student_best):
             nothing = np.full(ids_MK.shape, math.nan, np.float32)
@@ -165,7 +193,7 @@ class Teacher:
         return [_compare(answers[index], ids_MK) for index, ids_MK in enumerate(student_best)]
 
     def _reading(
-        self, index: int, sample: Sample, best: _BestAnswers, own: dict[int, Ints]
+        self, index: int, sample: Sample, best: _BestAnswers, own: dict[int, _Answer]
     ) -> TeacherScores:
         weights_M = np.array(sample.distill_T, np.float32)[trainable(sample)]
         k = min(self._config.top_k, self._width) if self._config.form == "topk" else 0
@@ -180,7 +208,7 @@ class Teacher:
             prompts[number] = question.prompt
             teacher_M[question.tokens] = answer.logprobs_M
             if k and self._config.top_k_of == "student":
-                ids_MK[question.tokens] = own[index][question.tokens]
+                ids_MK[question.tokens] = own[index].best_ids_MK[question.tokens]
                 topk_MK[question.tokens] = answer.topk_MK
             elif k:
                 ids_MK[question.tokens] = answer.best_ids_MK
@@ -234,6 +262,19 @@ def _split(pack: Pack, look: Predictions) -> Iterator[tuple[int, _Answer]]:
     topk = [None for _ in ids] if look.topk_MK is None else parts(look.topk_MK)
     for row, origin in enumerate(pack.origins):
         yield origin, _Answer(logprobs[row], topk[row], ids[row], best[row])
+
+
+def _moved(student: _Answer, answer: _Answer, control: _Answer) -> _Answer:
+    """The student's words moved by what the answer says and the control does not."""
+    logprobs_M = student.logprobs_M + answer.logprobs_M - control.logprobs_M
+    if answer.topk_MK is None or control.topk_MK is None:
+        return replace(answer, logprobs_M=logprobs_M)
+    own_MK, hinted_MK, control_MK = (
+        with_tail(torch.from_numpy(words))
+        for words in (student.best_MK, answer.topk_MK, control.topk_MK)
+    )
+    moved_MK = (own_MK + hinted_MK - control_MK).log_softmax(-1)[:, :-1]
+    return replace(answer, logprobs_M=logprobs_M, topk_MK=moved_MK.numpy())
 
 
 def _compare(answer: _Answer, student_MK: Ints) -> _Answer:

@@ -92,7 +92,19 @@ class HintConfig(Part):
     """Of several candidates: the longest one, or the one with which the teacher's most likely
     tokens have most in common with the policy's own."""
     form: str = "\n\n[hint]\n{hint}"
-    """How it stands at the end of the last user message that the teacher reads."""
+    """How it stands in what the teacher reads: at `place`."""
+    place: Literal["end", "next"] = "end"
+    """`end`: at the end of the last user message; `next`: as the user's next message behind the
+    reply itself, before the same turn is asked for again. Behind a reply that was read, any words
+    make the same reply likelier: take it with trainer.distillation.baseline=control."""
+    controls: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "The user said: the bakery on our street is closed until Tuesday.",
+        "The user said: my sister took the early train and it was almost empty.",
+        "The checks failed: the second lamp in the hall does not burn.",
+        "It failed: the parcel was left with a neighbour on the third floor.",
+    )
+    """trainer.distillation.baseline=control: hints about something else, one of which is read in
+    the place of a turn's own."""
 
     @model_validator(mode="before")
     @classmethod

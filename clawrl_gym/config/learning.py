@@ -101,6 +101,19 @@ class DistillationConfig(Part):
     """topk: whose most likely tokens are compared."""
     divergence: Literal["reverse", "forward", "js"] = "reverse"
     """topk: KL(student || teacher), KL(teacher || student), or Jensen-Shannon."""
+    baseline: Literal["policy", "control"] = "policy"
+    """What the teacher's words are compared with. `policy`: the policy's own; `control`: what the
+    teacher says having read a hint about something else (one of `judge.hints.controls`), so that
+    only what the hint says is learned and not what any hint does; it asks the teacher twice."""
+
+    @model_validator(mode="after")
+    def _has_words_of_both(self) -> Self:
+        if self.baseline == "control" and self.form == "topk" and self.top_k_of == "teacher":
+            raise ValueError(
+                "got baseline=control with top_k_of=teacher, expected top_k_of=student: the "
+                "policy's own words are needed for the tokens that are compared"
+            )
+        return self
 
     @property
     def is_another_model(self) -> bool:
@@ -240,6 +253,10 @@ class LearnerConfig(Part):
     base: Literal["served", "float32", "bfloat16", "nf4"] = "served"
     """The frozen weights beside an adapter. `served`: in the element type of the model's files;
     `nf4`: linear layers in 4 bits (QLoRA, arXiv 2305.14314), which needs bitsandbytes."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """What the learner multiplies in on a GPU. `auto`: float32 for a model whose files are float32,
+    without TF32, so that its log-probs are vLLM's (policy.dtype=float32); else bfloat16, several
+    times as fast, with log-probs some hundredths apart. On a CPU it is that of the weights."""
     offload: bool = False
     """Without an adapter: float32 weights and Adam's moments stay in main memory, and the device
     has the weights in bfloat16 alone: 2 bytes a parameter there, 16 here."""

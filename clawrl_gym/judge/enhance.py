@@ -1,9 +1,9 @@
 """Hints -> the prompts that a teacher reads: a turn's own prompt with a hint in it.
 
-The hint stands at the end of the last user message. All other ids are those that the policy was
-given, wherever that can be proved: a prompt rendered again may spell earlier replies in other
-tokens, and the teacher shall know the hint and nothing else that the policy did not. Nothing is
-tokenised here: every id comes from the policy's `render`.
+The hint stands at the end of the last user message, or is the user's next one. All other ids are
+those that the policy was given, wherever that can be proved: a prompt rendered again may spell
+earlier replies in other tokens, and the teacher shall know the hint and nothing else that the
+policy did not. Nothing is tokenised here: every id comes from the policy's `render`.
 
 Whatever goes wrong leaves the turn without prompts, and is counted.
 """
@@ -11,6 +11,7 @@ Whatever goes wrong leaves the turn without prompts, and is counted.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import cast
@@ -39,17 +40,23 @@ class Enhancer:
         config: HintConfig,
         max_model_len: int,
         timeout_s: float = _TIMEOUT_S,
+        *,
+        with_control: bool = False,
     ) -> None:
-        """`render`: ids of a chat request by the policy's own template; may raise PolicyError."""
+        """`render`: ids of a chat request by the policy's own template; may raise PolicyError.
+        `with_control`: behind the prompts with a turn's hints stands one with a hint about
+        something else."""
         self._render = render
         self._config = config
         self._max_model_len = max_model_len
         self._timeout_s = timeout_s
+        self._with_control = with_control
         self._room = asyncio.Semaphore(_AT_ONCE)
         self.counters: Counter[str] = Counter()
 
     async def prompts(self, turn: Turn, hints: Sequence[str]) -> tuple[list[int], ...] | None:
-        """The turn's prompt with each of the hints that are read; an empty hint leaves it as is.
+        """The turn's prompt with each of the hints that are read, and with the control behind them;
+        an empty hint leaves it as is.
 
         Empty when no hint can be put into it; None when the policy did not answer, so that the same
         question may do better later.
@@ -58,16 +65,27 @@ class Enhancer:
             try:
                 async with asyncio.timeout(self._timeout_s):
                     prompts = await self._enhanced(turn, self._selected(hints))
+                    controls = await self._controls(turn) if prompts else []
             except (ContextError, RequestError) as error:
                 self.counters["too_long" if isinstance(error, ContextError) else "refused"] += 1
                 return ()
             except (PolicyError, TimeoutError):
                 self.counters["failed"] += 1
                 return None
-        fitting = tuple(ids_T for ids_T in prompts if self._fits(ids_T, turn))
+        fitting = [ids_T for ids_T in prompts if self._fits(ids_T, turn)]
+        controls = [ids_T for ids_T in controls if self._fits(ids_T, turn)]
+        if self._with_control and not controls:
+            fitting = []  # else a hint would pass for the control
         self.counters["too_long"] += len(prompts) - len(fitting)
         self.counters["prompts"] += len(fitting)
-        return fitting
+        return (*fitting, *controls) if fitting else ()
+
+    async def _controls(self, turn: Turn) -> list[list[int]]:
+        """The prompt with a hint about something else, the same one for the same prompt."""
+        if not self._with_control:
+            return []
+        draw = random.Random(str(turn.prompt_ids_T))
+        return await self._enhanced(turn, [draw.choice(self._config.controls)])
 
     def _selected(self, hints: Sequence[str]) -> list[str]:
         distinct = list(dict.fromkeys(hints))
@@ -84,7 +102,7 @@ class Enhancer:
             if not hint.strip():
                 prompts.append(list(used_T))
                 continue
-            messages = with_hint(turn.messages, self._config.form.replace("{hint}", hint))
+            messages = self._hinted(turn, self._config.form.replace("{hint}", hint))
             if messages is None:
                 self.counters["no_user"] += 1
                 continue
@@ -96,6 +114,12 @@ class Enhancer:
                 continue
             prompts.append(insert_addition(used_T, plain_T, hinted_T))
         return prompts
+
+    def _hinted(self, turn: Turn, text: str) -> list[Message] | None:
+        if self._config.place == "end":
+            return with_hint(turn.messages, text)
+        words: Message = {"role": "user", "content": text.strip()}
+        return [*turn.messages, turn.reply, words]
 
     def _fits(self, ids_T: list[int], turn: Turn) -> bool:
         return len(ids_T) + len(turn.sampled_ids_T) <= self._max_model_len

@@ -29,6 +29,7 @@ from clawrl_gym.policy.generation import (
     sampling_params,
     whole_generation,
 )
+from clawrl_gym.policy.launch import PROBE_PRIORITY
 
 __all__ = ["Generation", "PolicyClient", "PolicyUnavailable", "Sampling"]
 
@@ -152,13 +153,18 @@ class PolicyClient:
 
     async def logprobs(self, ids: list[int], *, version: int, user: str = "") -> list[float]:
         """Of all ids but the first, as the weights say without any setting of the sampling; read
-        afresh, whatever the cache holds."""
+        afresh, whatever the cache holds, and before all that runs or waits."""
         sampling: JsonObject = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0}
         body = self._generate(ids, Sampling(1.0, 1.0, 1), version, None)
         with self._holding(user, version) as name:
             answer = await self._connections.post(
                 "/inference/v1/generate",
-                body | {"model": name or self._model, "sampling_params": sampling},
+                body
+                | {
+                    "model": name or self._model,
+                    "sampling_params": sampling,
+                    "priority": PROBE_PRIORITY,
+                },
             )
         rows = answer["prompt_logprobs"] or []
         if len(rows) != len(ids):

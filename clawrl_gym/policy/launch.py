@@ -20,6 +20,8 @@ from clawrl_gym.policy.weights import layer_shapes, weight_files
 HOST = "127.0.0.1"
 MODEL_NAME = "policy"
 """The name under which vLLM serves the model."""
+PROBE_PRIORITY, PROBE_SEATS = -1, 4
+"""Of requests that prove a publication: they wait for nobody, see `scheduler`."""
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Those that vLLM makes room for; an adapter of a smaller rank fits."""
 
@@ -96,7 +98,9 @@ def command(
     argv += ["--dtype", dtype]
     argv += ["--host", host, "--port", str(port)]
     argv += ["--max-model-len", str(config.max_model_len)]
-    argv += ["--max-num-seqs", str(config.max_num_seqs)]
+    argv += ["--max-num-seqs", str(config.max_num_seqs + PROBE_SEATS)]
+    argv += ["--scheduling-policy", "priority"]
+    argv += ["--scheduler-cls", "clawrl_gym.policy.scheduler.make"]
     argv += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
     argv += ["--generation-config", "vllm", "--enable-prefix-caching"]
     argv += ["--worker-extension-cls", "clawrl_gym.policy.worker_extension.Reload"]
@@ -175,6 +179,8 @@ def environment(
     }
     if adapters:
         values["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    if device == "cuda":  # what is float32 is computed so: by cuBLAS, and by Triton's attention
+        values |= {"VLLM_FLOAT32_MATMUL_PRECISION": "highest", "TRITON_F32_DEFAULT": "ieee"}
     if device == "cpu":
         values |= {
             "OMP_NUM_THREADS": str(threads_of(config.threads, _servers_here(config))),

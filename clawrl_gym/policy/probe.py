@@ -1,14 +1,22 @@
 """Probe: whether what is served is what was trained.
 
-After each publication the engine and the learner read the same short text. With L the learner's
-log-probs of its tokens and E the engine's, d and e how they moved since the last proved version:
+After each publication the engine and the learner read the same short text of N tokens. With L the
+learner's log-probs of them and E the engine's, d and e how they moved since the last proved
+version, and |x| the root of the mean square:
 
-    gap      max |E - L| / max(1, |L|)   within what numbers allow (see `measure`)
-    arrived  sum(e d) / sum(d d)         about 1; 0 when old weights still answer
+    gap      |E - L|            other weights, or part of them, where it is beyond the noise and
+                                beyond a quarter of what the learner moved
+    arrived  b = sum(e d) / sum(d d)     about 1; 0 when old weights still answer, 1/2 when half did
+             s = |e - b d| / (|d| sqrt(N - 1))     how exactly b is known, by what it leaves over
 
-The second is asked for once the learner has moved by more than numbers do by themselves; until
-then the reference stays, so that small steps add up. A gap alone would let a publication pass that
-never arrived, where a step changes less than the gap allows.
+The noise is how far engine and learner are apart on the same weights: at the start, and at the last
+proved version, since what bfloat16 rounds grows with the log-probs that are learned. What requests
+beside the probe change in the engine's numbers is in s: the more they do, the less b decides. So b
+is asked for once the learner has moved by MOVED times the noise; until then the reference stays, so
+that small steps add up. A gap alone would let a publication pass that never arrived, where a step
+changes less than the gap allows.
+
+In float32 on one kind of device numbers are exact to EXACT_GAP, and any larger gap is refused.
 """
 
 from __future__ import annotations
@@ -25,9 +33,17 @@ EXACT_GAP = 1e-4
 _MOST_AT_START = {True: 1e-2, False: 2.0}
 """What engine and learner may differ by on the same weights: at most in float32, else on average.
 More are other weights."""
-_ARRIVED = 0.5
-_MOVED = 3.0
-"""Times the noise, from where on a movement is one."""
+MOVED = 6.0
+"""Times the noise, from where on a movement is one: the learner's own rounding then hides at most a
+twentieth of it."""
+_NOISIEST = 8.0
+"""Times the noise that a gap may be, whatever the load."""
+_UNEXPLAINED = 0.25
+"""Of what the learner moved, may be missing in the engine."""
+_ARRIVED = 0.75
+"""Halfway between half and all."""
+_SURE = 4.0
+"""Times s: so far is b from what it is by chance."""
 _LEAST_NOISE = 1e-7
 
 
@@ -45,6 +61,7 @@ class Finding:
     """What a probe of one version showed."""
 
     gap: float
+    """The largest difference of a token, relative where it is unlikely."""
     arrived: float | None
     """None: the learner has not moved enough to tell."""
     refusal: str | None
@@ -62,6 +79,24 @@ class _Proved:
 
     learner: Sequence[float]
     engine: Sequence[float]
+    noise: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """How much of a movement is in the engine."""
+
+    share: float
+    error: float
+    """Of the share, by what it leaves over."""
+
+    @property
+    def is_missing(self) -> bool:
+        return not self.share >= _ARRIVED and not self.share + _SURE * self.error >= 1.0
+
+    @property
+    def is_sure(self) -> bool:
+        return _SURE * self.error <= 1.0 - _ARRIVED
 
 
 class Probe:
@@ -73,8 +108,7 @@ class Probe:
         self._proved: dict[str, _Proved] = {}
         self._start: _Proved | None = None
         self.tolerance = EXACT_GAP
-        """Of the gap."""
-        self._noise = _LEAST_NOISE
+        """Of the largest gap; in float32 only."""
 
     @property
     def is_measured(self) -> bool:
@@ -97,41 +131,73 @@ class Probe:
                 f"differ by {distance:.3g}, expected at most {_MOST_AT_START[self._is_exact]:g}"
             )
         self.tolerance = max(EXACT_GAP, 4 * noise, 2 * _gap(first, learner))
-        self._noise = max([_LEAST_NOISE, _size(gaps), *map(_size, apart)])
-        self._start = _Proved(learner, first)
+        size = max([_LEAST_NOISE, _size(gaps), *map(_size, apart)])
+        self._start = _Proved(learner, first, size)
 
     def compare(self, user: str, learner: Sequence[float], engine: Sequence[float]) -> Finding:
         """What the readings of a new version say, against the last one of this user's that was
         proved, or that both began with."""
-        before = self._proved.get(user) or self._start
-        assert before is not None
-        gap = _gap(engine, learner)
+        before = self._before(user)
         moved = _differences(learner, before.learner)
         arrived = None
-        if _size(moved) > _MOVED * self._noise:
-            along = zip(_differences(engine, before.engine), moved, strict=True)
-            arrived = sum(e * d for e, d in along) / sum(d * d for d in moved)
-        return Finding(gap, arrived, self._refusal(gap, arrived))
+        if _size(moved) > MOVED * before.noise:
+            arrived = _arrived(_differences(engine, before.engine), moved)
+        gap = _gap(engine, learner)
+        refusal = self._refusal_of_gap(gap, learner, engine, before)
+        if refusal is None and arrived is not None and arrived.is_missing:
+            refusal = (
+                f"vLLM's log-probs of the probe show {arrived.share:.0%} of what the learner's "
+                "moved since the last proved version, expected all: the new weights have not "
+                "arrived"
+            )
+        return Finding(gap, None if arrived is None else arrived.share, refusal)
 
     def accept(
         self, user: str, finding: Finding, learner: Sequence[float], engine: Sequence[float]
     ) -> None:
         """Compare what comes with this version, if it was told from the one before."""
-        if finding.arrived is not None:
-            self._proved[user] = _Proved(learner, engine)
+        before = self._before(user)
+        moved = _differences(learner, before.learner)
+        if finding.arrived is None:
+            return
+        if _arrived(_differences(engine, before.engine), moved).is_sure:
+            own = _size(_differences(engine, learner))
+            noise = before.noise if self._is_exact else max(before.noise, own)
+            self._proved[user] = _Proved(learner, engine, noise)
 
-    def _refusal(self, gap: float, arrived: float | None) -> str | None:
-        if not gap <= self.tolerance:  # NaN, too
-            return (
+    def _before(self, user: str) -> _Proved:
+        before = self._proved.get(user) or self._start
+        assert before is not None
+        return before
+
+    def _refusal_of_gap(
+        self, gap: float, learner: Sequence[float], engine: Sequence[float], before: _Proved
+    ) -> str | None:
+        if self._is_exact:
+            if gap <= self.tolerance:
+                return None
+            return (  # NaN, too
                 f"vLLM's log-probs of the probe differ from the learner's by up to {gap:.3g}, "
                 f"expected at most {self.tolerance:.3g}"
             )
-        if arrived is not None and not arrived >= _ARRIVED:
-            return (
-                f"vLLM's log-probs of the probe show {arrived:.0%} of what the learner's moved "
-                "since the last proved version, expected all: the new weights have not arrived"
-            )
-        return None
+        size = _size(_differences(engine, learner))
+        moved = _size(_differences(learner, before.learner))
+        most = max(_NOISIEST * before.noise, _UNEXPLAINED * moved)
+        if size <= most:
+            return None
+        return (
+            f"vLLM's log-probs of the probe differ from the learner's by {size:.3g} (root of the "
+            f"mean square), expected at most {most:.3g}: {_NOISIEST:g} times what numbers do "
+            f"({before.noise:.3g}), or {_UNEXPLAINED:.0%} of what the learner moved ({moved:.3g})"
+        )
+
+
+def _arrived(engine: Sequence[float], learner: Sequence[float]) -> _Arrived:
+    """Of both sides' movements."""
+    size = sum(d * d for d in learner)
+    share = sum(e * d for e, d in zip(engine, learner, strict=True)) / size
+    left = sum((e - share * d) ** 2 for e, d in zip(engine, learner, strict=True))
+    return _Arrived(share, sqrt(left / size / max(1, len(learner) - 1)))
 
 
 def _gap(one: Sequence[float], other: Sequence[float]) -> float:

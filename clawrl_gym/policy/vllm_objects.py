@@ -24,6 +24,8 @@ EngineOutputs: TypeAlias = Any
 """An asynchronous generator of RequestOutput, or an ErrorResponse."""
 Request: TypeAlias = Any
 """Starlette's, which comes with vLLM."""
+EngineRequest: TypeAlias = Any
+"""As its scheduler keeps it."""
 OutputProcessor: TypeAlias = Any
 SampleLogprobs: TypeAlias = Any
 IncrementalDetokenizer: TypeAlias = Any

@@ -138,7 +138,12 @@ class RunParts:
 
     def enhancer(self, config: JudgeConfig) -> Enhancer:
         """Makes the prompts that a teacher reads."""
-        return Enhancer(self._render, config.hints, self._config.policy.max_model_len)
+        return Enhancer(
+            self._render,
+            config.hints,
+            self._config.policy.max_model_len,
+            with_control=self._config.trainer.distillation.baseline == "control",
+        )
 
     async def _render(self, body: ChatBody) -> list[int]:
         """Ids of a chat request as the gateway has them rendered; asked again while none is up."""

@@ -1,7 +1,8 @@
-"""A learner's step on the GPU is the CPU's, as far as bfloat16 matrix products allow.
+"""A learner's step on the GPU is the CPU's: in float32 to its rounding, in bfloat16 as far as
+bfloat16 matrix products allow.
 
-The bounds: the same comparison with bfloat16 on the CPU gave differences of log-probs of 0.12 at
-most and 0.034 on average, updates with a cosine of 0.98 and gradient norms 0.8 % apart.
+The bounds of the latter: the same comparison with bfloat16 on the CPU gave differences of log-probs
+of 0.12 at most and 0.034 on average, updates with a cosine of 0.98 and gradient norms 0.8 % apart.
 """
 
 from __future__ import annotations
@@ -52,10 +53,17 @@ def on_policy(learner: Learner) -> list[Sample]:
     return samples
 
 
-def test_logprobs_and_updates_are_those_of_the_cpu() -> None:
+@pytest.mark.parametrize(
+    ("precision", "most", "mean", "norm", "cosine"),
+    [("auto", 1e-3, 1e-4, 1e-3, 0.99), ("bfloat16", 0.5, 0.1, 0.05, 0.9)],
+)
+def test_logprobs_and_updates_are_those_of_the_cpu(
+    precision: str, most: float, mean: float, norm: float, cosine: float
+) -> None:
+    """The shipped model is float32, and so is `auto` then; TF32 alone would be 1e-2 apart."""
     import torch
 
-    cpu, cuda = make_learner("cpu"), make_learner("cuda")
+    cpu, cuda = make_learner("cpu"), make_learner("cuda", precision=precision)
     assert {p.device.type for p in cuda.model.net.parameters()} == {"cuda"}
     samples = on_policy(cpu)
     logprobs = [
@@ -63,16 +71,17 @@ def test_logprobs_and_updates_are_those_of_the_cpu() -> None:
         for each in (samples, on_policy(cuda))
     ]
     apart = (logprobs[0] - logprobs[1]).abs()
-    assert apart.max() < 0.5
-    assert apart.mean() < 0.1
+    assert apart.max() < most
+    assert apart.mean() < mean
     moves, norms = [], []
     for learner in (cpu, cuda):
         before = {name: tensor.clone() for name, tensor in learner.model.state().items()}
         norms.append(learner.step(samples, 0).metrics["learner/grad_norm"])
         after = learner.model.state().items()
         moves.append(torch.cat([(t - before[name]).flatten().cpu() for name, t in after]))
-    assert norms[1] == pytest.approx(norms[0], rel=0.05)
-    assert torch.nn.functional.cosine_similarity(moves[0], moves[1], dim=0) > 0.9
+    assert norms[1] == pytest.approx(norms[0], rel=norm)
+    # Adam's first step has one size whatever the gradient's: signs of the smallest ones are noise
+    assert torch.nn.functional.cosine_similarity(moves[0], moves[1], dim=0) > cosine
 
 
 def test_a_checkpoint_from_the_gpu_goes_on_there_and_loads_on_the_cpu(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from tests.tiny_models import logprobs_by_transformers
 pytestmark = [pytest.mark.gpu, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
 CHAT: ChatBody = {"messages": [{"role": "user", "content": "Copy a.txt to b.txt."}]}
 CONFIG = PolicyConfig(gpu_memory_utilization=0.2)
+FLOAT32 = 1e-3
+"""Log-probs may be apart by so much where nothing is rounded to TF32 or bfloat16."""
 
 
 async def generate(served: Served) -> tuple[list[int], Generation]:
@@ -61,11 +63,11 @@ def test_it_serves_and_takes_new_weights(tmp_path: Path) -> None:
         try:
             await served.server.start()
             ids, made = await generate(served)
-            assert gap(shipped_dir(), ids, made) < 0.05
+            assert gap(shipped_dir(), ids, made) < FLOAT32
             await WeightSwap(served.server).publish(1, other / "model.safetensors")
             ids, made = await generate(served)
             assert set(made.versions_T) == {1}
-            assert gap(other, ids, made) < 0.05
+            assert gap(other, ids, made) < FLOAT32
         finally:
             await served.server.stop()
 

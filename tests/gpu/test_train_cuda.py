@@ -25,6 +25,6 @@ def test_two_updates_are_trained_served_and_gone_on_from(tmp_path: Path) -> None
     updates = [row for row in runs.metrics(first) if "swap/pause_s" in row]
     assert [row["policy/version"] for row in updates] == [1, 2]
     gaps = [row["logprob_gap/mean"] for row in updates if "logprob_gap/mean" in row]
-    assert all(gap < 0.2 for gap in gaps), gaps  # vLLM in float32, the learner in bfloat16
+    assert all(gap < 1e-3 for gap in gaps), gaps  # both in float32, as the model's files are
     runs.train(tmp_path / "second", *QUICK, "trainer.steps=1", f"policy.model={first}")
     assert runs.left_behind(tmp_path) == []
