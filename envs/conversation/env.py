@@ -116,7 +116,7 @@ class ConversationEnv(UnicodeEnv):
             )
         if config.tasks == "composed":
             return composed_tasks(config.families)
-        return generated_tasks(config.persona, config.families)
+        return generated_tasks(config.persona, config.families, config.wording)
 
     def task_ids(self, split: Split) -> Sequence[str]:
         """The ids that `options={"task": id}` takes."""
@@ -151,4 +151,4 @@ def _partner(config: ConversationEnvConfig) -> Partner:
         if endpoint is None
         else ModelSpeaker(endpoint, config.user_model, config.user_timeout_s)
     )
-    return SimulatedPartner(config.persona, config.families, config.max_turns, speaker)
+    return SimulatedPartner(config, speaker)

@@ -1,6 +1,7 @@
 """The space of conversation tasks: ids, splits, and the task that an id names.
 
 `student-ask-train-000123` is persona, family, split and number; everything else follows from it.
+`student_heldout-ask-train-000123` is a task of the same person in held-out wording.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split, Tool
-from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
+from clawrl_gym.envs.conversation.personas import HELDOUT_PERSONAS, PERSONAS, Persona
 from clawrl_gym.envs.conversation.problems import Problem, draw_problem
 from clawrl_gym.envs.conversation.tools import READ, WRITE
 from clawrl_gym.envs.draw import Draw
@@ -26,8 +27,11 @@ FAMILIES = ("ask", "homework", "read", "save")
 """`ask`: the problem is told; `read`: it is in a file; `save`: it is told and the accepted text
 goes to a file; `homework`: both."""
 LARGEST_FILE = 99
-_PERSONAS_AND_FAMILIES = {
-    f"{persona}-{family}": (persona, family) for persona in PERSONAS for family in FAMILIES
+_HELDOUT = "_heldout"
+_SPEAKERS = {**PERSONAS, **{f"{name}{_HELDOUT}": p for name, p in HELDOUT_PERSONAS.items()}}
+"""Personas in both wordings, as ids name them."""
+_SPEAKERS_AND_FAMILIES = {
+    f"{speaker}-{family}": (speaker, family) for speaker in _SPEAKERS for family in FAMILIES
 }
 
 
@@ -56,12 +60,18 @@ class ConversationTask:
 
 
 def generated_tasks(
-    persona: str, families: Sequence[str] | None = None
+    persona: str, families: Sequence[str] | None = None, wording: Split = "train"
 ) -> GeneratedTasks[ConversationTask]:
     """A persona's tasks as a source. Raises ConfigError for an unknown persona or family."""
     if persona not in PERSONAS:
         raise ConfigError(f"got env.persona={persona!r}, expected one of: {', '.join(PERSONAS)}")
-    return GeneratedTasks(select_families(FAMILIES, families), make_task, f"{persona}-")
+    chosen = select_families(FAMILIES, families)
+    return GeneratedTasks(chosen, make_task, f"{speaker_of(persona, wording)}-")
+
+
+def speaker_of(persona: str, wording: Split) -> str:
+    """The persona in this wording, as ids name it."""
+    return f"{persona}{_HELDOUT}" if wording == "heldout" else persona
 
 
 def task_ids(persona: str, split: Split, families: Sequence[str] | None = None) -> TaskIds:
@@ -73,7 +83,7 @@ def make_task(task_id: str) -> ConversationTask:
     """The task of an id. Raises TaskError for what is not an id."""
     persona, family, split = _parse(task_id)
     draw = Draw(f"conversation/{task_id}")
-    problem = draw_problem(split, draw)
+    problem = draw_problem(split, draw, persona.texts)
     number = draw.between(1, LARGEST_FILE)
     source = f"homework/{number}.txt" if family in ("read", "homework") else None
     target = f"answers/{number}.txt" if family in ("save", "homework") else None
@@ -94,12 +104,12 @@ def make_task(task_id: str) -> ConversationTask:
 
 def _parse(task_id: str) -> tuple[Persona, str, Split]:
     try:
-        parsed = parse_id(task_id, _PERSONAS_AND_FAMILIES)
+        parsed = parse_id(task_id, _SPEAKERS_AND_FAMILIES)
     except TaskError:
         raise TaskError(
             f"got task {task_id!r}, expected PERSONA-FAMILY-SPLIT-NUMBER such as "
             f"'student-ask-train-000123'; personas: {', '.join(PERSONAS)}; "
             f"families: {', '.join(FAMILIES)}; held-out numbers are below {NUMBERS['heldout']}"
         ) from None
-    persona, family = _PERSONAS_AND_FAMILIES[parsed.family]
-    return PERSONAS[persona], family, parsed.split
+    speaker, family = _SPEAKERS_AND_FAMILIES[parsed.family]
+    return _SPEAKERS[speaker], family, parsed.split

@@ -1,15 +1,21 @@
 """Who talks to the policy: a wish that the first message does not say, and what is said when.
 
 Every sentence is scripted and drawn; a person complains in words that say what is wanted instead.
+The same people talk in two wordings: see `heldout_wording.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 
-from clawrl_gym.envs.conversation.problems import Problem, is_correct, is_fair
+from clawrl_gym.envs.conversation.heldout_wording import (
+    HELDOUT_TEXTS,
+    HELDOUT_WORDING,
+    Wording,
+)
+from clawrl_gym.envs.conversation.problems import TEXTS, Problem, is_correct, is_fair
 from clawrl_gym.envs.conversation.styles import (
     ASSISTANT,
     CASUAL,
@@ -55,6 +61,8 @@ class Persona:
     """The file is not there, or does not hold what was accepted."""
     leave: tuple[str, ...] = ("never mind, i will do it myself", "forget it, i give up")
     """The last word of a person who has complained often enough."""
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: TEXTS)
+    """Ways to tell a problem, by sign."""
 
 
 _STUDENT = Persona(
@@ -162,4 +170,16 @@ _CLERK = Persona(
 PERSONAS: Mapping[str, Persona] = MappingProxyType(
     {p.name: p for p in (_STUDENT, _TEACHER, _ENGINEER, _CHILD, _CLERK)}
 )
-"""Every persona by name."""
+"""Every persona by name, with the sentences that the shipped policies were supervised on."""
+
+HELDOUT_PERSONAS: Mapping[str, Persona] = MappingProxyType(
+    {
+        name: replace(
+            persona,
+            **{part.name: getattr(HELDOUT_WORDING[name], part.name) for part in fields(Wording)},
+            texts=HELDOUT_TEXTS,
+        )
+        for name, persona in PERSONAS.items()
+    }
+)
+"""The same people, in words that no shipped policy was supervised on."""

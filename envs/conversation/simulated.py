@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clawrl_gym.agents.tool_calls import Call, Reply
+from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.generated import ConversationTask, generated_tasks
+from clawrl_gym.envs.conversation.hinting import hinted_opening
+from clawrl_gym.envs.conversation.personas import LIKED
 from clawrl_gym.envs.conversation.scripted import ScriptedPartner
 from clawrl_gym.envs.conversation.tools import arguments_of
 from clawrl_gym.envs.conversation.user import SimulatedUser, Speaker
@@ -16,24 +19,22 @@ from clawrl_gym.envs.task_env import Info
 class SimulatedPartner(ScriptedPartner[ConversationTask, SimulatedUser]):
     """A persona."""
 
-    def __init__(
-        self,
-        persona: str,
-        families: Sequence[str] | None,
-        max_turns: int,
-        speaker: Speaker,
-    ) -> None:
+    def __init__(self, config: ConversationEnvConfig, speaker: Speaker) -> None:
         """Raises ConfigError for an unknown persona or family."""
         super().__init__()
-        self._source = generated_tasks(persona, families)
-        self._max_turns = max_turns
+        self._source = generated_tasks(config.persona, config.families, config.wording)
+        self._config = config
         self._speaker = speaker
+
+    def _opening(self, task: ConversationTask) -> str:
+        config = self._config
+        return hinted_opening(task, config.hint, config.hint_form, config.wording)
 
     def _user_of(self, task: ConversationTask, number: int) -> SimulatedUser:
         return SimulatedUser(task, self._speaker, Draw(f"user/{task.id}/{number}"))
 
     def _turn_limit(self, task: ConversationTask) -> int:
-        return self._max_turns
+        return self._config.max_turns
 
     def _solution(self, task: ConversationTask) -> Sequence[Reply]:
         """The wished style at once, files when asked."""
@@ -52,5 +53,9 @@ class SimulatedPartner(ScriptedPartner[ConversationTask, SimulatedUser]):
         return {
             "first_reply_score": first,
             "correct": correct,
-            "scores": {"personalization": first, "correct": float(correct)},
+            "scores": {
+                "liked": float(first >= LIKED),
+                "personalization": first,
+                "correct": float(correct),
+            },
         }
