@@ -27,9 +27,10 @@ class ConversationEnvConfig(RegisteredEnvConfig):
     one conversation, with a number of replies of its own."""
     persona: str = "student"
     """Who talks: student, teacher, or one of the others (see envs/conversation/personas.py)."""
-    wording: Split = "train"
-    """In whose words users talk: `train` are sentences that the shipped policies were supervised
-    on; `heldout` are others for the same wishes, which they have never been shown."""
+    wording: Split = "heldout"
+    """In which words users talk: `train` are sentences that the shipped policies were supervised
+    on; `heldout` are others for the same wishes, which they have never been shown. Problems are
+    told alike in both."""
     hint: Literal["none", "own", "other", "another", "random"] = "none"
     """What stands behind the first message, as a teacher would read it: nothing, the user's own
     complaint, the same wish in the other wording, another user's wish, or random words. For

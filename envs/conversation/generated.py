@@ -83,7 +83,7 @@ def make_task(task_id: str) -> ConversationTask:
     """The task of an id. Raises TaskError for what is not an id."""
     persona, family, split = _parse(task_id)
     draw = Draw(f"conversation/{task_id}")
-    problem = draw_problem(split, draw, persona.texts)
+    problem = draw_problem(split, draw)
     number = draw.between(1, LARGEST_FILE)
     source = f"homework/{number}.txt" if family in ("read", "homework") else None
     target = f"answers/{number}.txt" if family in ("save", "homework") else None

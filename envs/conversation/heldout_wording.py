@@ -1,8 +1,9 @@
 """What people say whose words no shipped policy was supervised on: the same wishes, said otherwise.
 
 Written apart from the sentences in `personas.py` and not derived from them by rule: short and long,
-polite and not, with and without a reason. Nothing that makes a policy, a judge or a teacher may
-read this module; `tests/test_conversation_wording.py` holds it to that, and to sharing no sentence.
+polite and not, with and without a reason. Nobody but ourselves wrote them, so they are other words
+and no other people's words. Demonstrations, judges and their rules are made without this module:
+`tests/test_conversation_wording.py` looks for its sentences in what policies are supervised on.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ _ENGINEER = Wording(
         "Give me the result bare.",
         "No sentence, no steps, no formatting: quantity and item.",
         "Shorter. Far shorter.",
-        "I can do the working myself, I only want to know what comes out.",
+        "I can do the working myself, only the outcome matters.",
         "You talk a lot. How many of what, full stop.",
         "Cut it down to the essential.",
         "This should fit on a sticky note with room to spare.",
@@ -204,7 +205,7 @@ _ENGINEER = Wording(
         "My display shows ten characters.",
         "Answer as a gauge would: reading plus dimension.",
         "Get to the point and stop there.",
-        "What I need is the bottom line, nothing around it.",
+        "Bottom line, nothing around it.",
     ),
     wrong=(
         "Doesn't check out.",
@@ -221,10 +222,10 @@ _ENGINEER = Wording(
         "Works for me.",
     ),
     save=(
-        "OK. Store as {target}.",
+        "Right, store as {target}.",
         "Fine, into {target} with it.",
         "Great. Save under {target}.",
-        "Right. Dump it in {target}.",
+        "Dump it in {target}.",
     ),
     missing=(
         "{target} is empty.",
@@ -240,7 +241,7 @@ _ENGINEER = Wording(
 
 _CHILD = Wording(
     ask=(
-        "hello! i have a riddle from school, {task}",
+        "i have a riddle from school, {task}",
         "grandma can't help so you have to! {task}",
         "i wonder about this, {task}",
         "guess what, {task}",
@@ -334,6 +335,7 @@ _CLERK = Wording(
         "May I ask for a more official phrasing?",
         "Markup is stripped by our system; use continuous text.",
         "Such notes do not go to the minutes.",
+        "Formless.",
         "Put it the way a notary would.",
         "Without emphasis and numbering, please; one grammatical statement suffices.",
         "I require a properly phrased finding.",
@@ -386,21 +388,3 @@ HELDOUT_WORDING: Mapping[str, Wording] = MappingProxyType(
     }
 )
 """By persona."""
-
-HELDOUT_TEXTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "+": (
-            "In the morning {name} owned {a} {items}, and in the evening {b} were added. What is "
-            "the number of {items} in the end?",
-            "To the {a} {items} of {name} come another {b}. Find the total of {items}.",
-            "Count the {items}: {a} in the bag of {name} and {b} in the box beside it.",
-        ),
-        "-": (
-            "In the morning {name} owned {a} {items}, and by the evening {b} of those were gone. "
-            "What is the number of {items} in the end?",
-            "From the {a} {items} of {name}, {b} are given away. Find what remains.",
-            "Of the {a} {items} in the bag of {name}, {b} fall out. Count those that stay in.",
-        ),
-    }
-)
-"""Problems told otherwise, by sign."""

@@ -7,15 +7,11 @@ The same people talk in two wordings: see `heldout_wording.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
-from clawrl_gym.envs.conversation.heldout_wording import (
-    HELDOUT_TEXTS,
-    HELDOUT_WORDING,
-    Wording,
-)
-from clawrl_gym.envs.conversation.problems import TEXTS, Problem, is_correct, is_fair
+from clawrl_gym.envs.conversation.heldout_wording import HELDOUT_WORDING, Wording
+from clawrl_gym.envs.conversation.problems import Problem, is_correct, is_fair
 from clawrl_gym.envs.conversation.styles import (
     ASSISTANT,
     CASUAL,
@@ -61,8 +57,6 @@ class Persona:
     """The file is not there, or does not hold what was accepted."""
     leave: tuple[str, ...] = ("never mind, i will do it myself", "forget it, i give up")
     """The last word of a person who has complained often enough."""
-    texts: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: TEXTS)
-    """Ways to tell a problem, by sign."""
 
 
 _STUDENT = Persona(
@@ -177,7 +171,6 @@ HELDOUT_PERSONAS: Mapping[str, Persona] = MappingProxyType(
         name: replace(
             persona,
             **{part.name: getattr(HELDOUT_WORDING[name], part.name) for part in fields(Wording)},
-            texts=HELDOUT_TEXTS,
         )
         for name, persona in PERSONAS.items()
     }

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from clawrl_gym.core.types import Split
@@ -36,18 +34,18 @@ SMALLEST = 2
 HELDOUT_SHARE = 5
 """One pair of person and items in this many is held out."""
 
-_ADDING = (
-    "{name} has {a} {items} and {verb} {b} more. How many {items} does {name} have now?",
-    "{name} has {a} {items}. Then {name} {verb} {b} more. How many {items} is that?",
-    "{name} {verb} {b} {items} and had {a} before. How many {items} does {name} have now?",
-)
-_TAKING = (
-    "{name} has {a} {items} and {verb} {b}. How many {items} are left?",
-    "{name} has {a} {items}. Then {name} {verb} {b}. How many {items} does {name} have now?",
-    "{name} {verb} {b} of {a} {items}. How many {items} are left?",
-)
-TEXTS: Mapping[str, tuple[str, ...]] = MappingProxyType({"+": _ADDING, "-": _TAKING})
-"""Ways to tell a problem, by sign."""
+_TEXTS = {
+    "+": (
+        "{name} has {a} {items} and {verb} {b} more. How many {items} does {name} have now?",
+        "{name} has {a} {items}. Then {name} {verb} {b} more. How many {items} is that?",
+        "{name} {verb} {b} {items} and had {a} before. How many {items} does {name} have now?",
+    ),
+    "-": (
+        "{name} has {a} {items} and {verb} {b}. How many {items} are left?",
+        "{name} has {a} {items}. Then {name} {verb} {b}. How many {items} does {name} have now?",
+        "{name} {verb} {b} of {a} {items}. How many {items} are left?",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +76,15 @@ class Problem:
         return f"{self.first} {self.sign} {self.second}"
 
 
-def draw_problem(split: Split, draw: Draw, texts: Mapping[str, tuple[str, ...]] = TEXTS) -> Problem:
-    """A problem of a split, told in one of these ways; everything follows from the draws."""
+def draw_problem(split: Split, draw: Draw) -> Problem:
+    """A problem of a split; everything follows from the draws."""
     name, items = draw.pick(NAMES), draw.pick(ITEMS)
     while split_of(name, items) != split:
         name, items = draw.pick(NAMES), draw.pick(ITEMS)
     sign: Literal["+", "-"] = draw.pick(("+", "-"))
     first, second = _numbers(sign, draw)
     verb = draw.pick(VERBS[sign])
-    text = draw.pick(texts[sign]).format(name=name, items=items, verb=verb, a=first, b=second)
+    text = draw.pick(_TEXTS[sign]).format(name=name, items=items, verb=verb, a=first, b=second)
     answer = first + second if sign == "+" else first - second
     return Problem(
         name, items, verb, first, second, sign, text, _claimed(answer, first, second, draw)
