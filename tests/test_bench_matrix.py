@@ -122,14 +122,15 @@ def test_every_recipe_has_a_cell_for_every_environment() -> None:
     assert forgotten.change.is_clear
 
 
-def test_scores_that_say_more_stand_for_success() -> None:
+def test_scores_that_say_more_stand_beside_success() -> None:
     scores = {f"conversation {name}": solved(3) for name in ("success", "correct")}
-    chats = Measured({}, {**scores, "conversation personalization": solved(3)})
+    chats = Measured({}, {**scores, "conversation liked": solved(3)})
     assert columns_of([recipe("one", chats)]) == [
         "terminal success",
         "toolcall success",
-        "conversation personalization",
+        "conversation liked",
         "conversation correct",
+        "conversation success",
     ]
 
 

@@ -22,11 +22,13 @@ class ConversationEnvConfig(RegisteredEnvConfig):
     id: str = GYM_ID
     source: Literal["simulated", "live"] = "simulated"
     """`simulated`: personas; `live`: the sessions of a running gateway, as episodes."""
-    tasks: Literal["personas", "composed"] = "personas"
-    """`personas`: one problem and a wish that is not said; `composed`: several things asked for in
-    one conversation, with a number of replies of its own."""
+    tasks: Literal["personas", "plain", "composed"] = "personas"
+    """`personas`: one problem and a wish that is not said; `plain`: a general question and a plain
+    wish about form, for pretrained models; `composed`: several things asked for in one
+    conversation, with a number of replies of its own."""
     persona: str = "student"
-    """Who talks: student, teacher, or one of the others (see envs/conversation/personas.py)."""
+    """Who talks: student, teacher, or one of the others (see envs/conversation/personas.py); with
+    tasks=plain: capitals, brief, cheerful or asking (envs/conversation/plain.py)."""
     wording: Split = "heldout"
     """In which words users talk: `train` are sentences that the shipped policies were supervised
     on; `heldout` are others for the same wishes, which they have never been shown. Problems are
@@ -57,9 +59,9 @@ class ConversationEnvConfig(RegisteredEnvConfig):
 
     @model_validator(mode="after")
     def _only_personas_are_hinted(self) -> Self:
-        if self.hint != "none" and (self.source != "simulated" or self.tasks != "personas"):
+        if self.hint != "none" and (self.source != "simulated" or self.tasks == "composed"):
             raise ValueError(
                 f"got env.hint={self.hint} with env.source={self.source} env.tasks={self.tasks}, "
-                "expected env.source=simulated env.tasks=personas, whose wish is known"
+                "expected users whose wish is known: simulated ones, and no composed tasks"
             )
         return self

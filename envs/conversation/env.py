@@ -19,8 +19,9 @@ from clawrl_gym.envs.conversation.generated import ConversationTask, generated_t
 from clawrl_gym.envs.conversation.live import LivePartner
 from clawrl_gym.envs.conversation.model_user import ModelSpeaker
 from clawrl_gym.envs.conversation.partner import Partner
+from clawrl_gym.envs.conversation.plain import PlainTask, plain_tasks
 from clawrl_gym.envs.conversation.scripted import ScriptedPartner
-from clawrl_gym.envs.conversation.simulated import SimulatedPartner
+from clawrl_gym.envs.conversation.simulated import PlainPartner, SimulatedPartner
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
 from clawrl_gym.envs.task_env import Info, UnicodeEnv
 from clawrl_gym.envs.task_source import TaskSource
@@ -107,7 +108,7 @@ class ConversationEnv(UnicodeEnv):
     @staticmethod
     def source_of(
         config: ConversationEnvConfig,
-    ) -> TaskSource[ConversationTask] | TaskSource[ComposedTask]:
+    ) -> TaskSource[ConversationTask] | TaskSource[PlainTask] | TaskSource[ComposedTask]:
         """Where a configuration's tasks come from. Raises ConfigError or TaskError for none."""
         if config.source == "live":
             raise ConfigError(
@@ -116,6 +117,8 @@ class ConversationEnv(UnicodeEnv):
             )
         if config.tasks == "composed":
             return composed_tasks(config.families)
+        if config.tasks == "plain":
+            return plain_tasks(config.persona, config.families)
         return generated_tasks(config.persona, config.families, config.wording)
 
     def task_ids(self, split: Split) -> Sequence[str]:
@@ -145,8 +148,15 @@ def _partner(config: ConversationEnvConfig) -> Partner:
                 "said in a composed conversation has to be exact"
             )
         return ComposedPartner(config.families)
+    if config.tasks == "plain":
+        if config.user != "scripted":
+            raise ConfigError(
+                f"got env.user={config.user} and env.tasks=plain, expected scripted: the words of "
+                "plain users are a list"
+            )
+        return PlainPartner(config)
     endpoint = user_endpoint(config.user, config.user_base_url, config.user_key)
-    speaker: Speaker = (
+    speaker: Speaker[ConversationTask] = (
         ScriptedSpeaker()
         if endpoint is None
         else ModelSpeaker(endpoint, config.user_model, config.user_timeout_s)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split, Tool
 from clawrl_gym.envs.conversation.personas import HELDOUT_PERSONAS, PERSONAS, Persona
-from clawrl_gym.envs.conversation.problems import Problem, draw_problem
+from clawrl_gym.envs.conversation.problems import Problem, answers_in, draw_problem
 from clawrl_gym.envs.conversation.tools import READ, WRITE
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.task_ids import (
@@ -57,6 +57,18 @@ class ConversationTask:
     def tools(self) -> list[Tool]:
         """The tools that it takes, and no more: their schemas cost prompt tokens."""
         return [READ] * (self.source is not None) + [WRITE] * (self.target is not None)
+
+    def has_answer(self, text: str) -> bool:
+        """Whether it says a number that the problem does not."""
+        return bool(answers_in(text, self.problem))
+
+    def score(self, text: str) -> float:
+        """How well it fits the wish, in [0, 1]."""
+        return self.persona.style.score(text, self.problem)
+
+    def is_right(self, text: str) -> bool:
+        """Whether it does what was asked for."""
+        return self.persona.right(text, self.problem)
 
 
 def generated_tasks(

@@ -6,11 +6,14 @@ wishes when it has read the user's own words, other words for the same wish, or 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.conversation.generated import ConversationTask, make_task, speaker_of
 from clawrl_gym.envs.conversation.personas import HELDOUT_PERSONAS, PERSONAS
+from clawrl_gym.envs.conversation.plain import USERS, PlainTask
+from clawrl_gym.envs.conversation.plain import make_task as plain_task
 from clawrl_gym.envs.draw import Draw
 
 HintKind = Literal["none", "own", "other", "another", "random"]
@@ -38,9 +41,32 @@ def _words(task: ConversationTask, kind: HintKind, wording: Split) -> str:
         names = [name for name in PERSONAS if name != task.persona.name]
         return draw.pick(said[wording][draw.pick(names)].dislike)
     speaker = speaker_of(task.persona.name, wording)
-    words = [
-        word
-        for _ in range(20)
-        for word in make_task(f"{speaker}-ask-train-{draw.below(1000):06d}").opening.split()
-    ]
+    return _random_words(own, draw, lambda n: make_task(f"{speaker}-ask-train-{n:06d}").opening)
+
+
+def hinted_plain_opening(task: PlainTask, kind: HintKind, form: str) -> str:
+    """The same for a question of a plain user."""
+    if kind == "none":
+        return task.opening
+    return task.opening + form.replace("{words}", _plain_words(task, kind))
+
+
+def _plain_words(task: PlainTask, kind: HintKind) -> str:
+    draw = Draw(f"hint/{task.id}")
+    own = draw.pick(task.persona.dislike)
+    if kind == "own":
+        return own
+    if kind == "other":
+        return draw.pick(task.persona.otherwise)
+    if kind == "another":
+        names = [name for name in USERS if name != task.persona.name]
+        return draw.pick(USERS[draw.pick(names)].dislike)
+    return _random_words(
+        own, draw, lambda n: plain_task(f"plain-{task.persona.name}-train-{n:06d}").opening
+    )
+
+
+def _random_words(own: str, draw: Draw, opening: Callable[[int], str]) -> str:
+    """As many words as its own complaint has, drawn from other tasks' requests."""
+    words = [word for _ in range(20) for word in opening(draw.below(1000)).split()]
     return " ".join(draw.pick(words) for _ in own.split())
