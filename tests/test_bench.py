@@ -105,7 +105,7 @@ def test_the_baseline_is_measured_once_for_all_recipes_and_seeds(whole: tuple[Be
     assert "lost 0.20 (0.06 to 0.34) on terminal_plain success" in printed
     assert "is not distinguishable from before on conversation correct" in printed
     assert "Budgets are equal: 48 training episodes a run." in printed
-    assert (runs.dir / "bench_matrix.svg").read_text().count('class="own"') == 4
+    assert (runs.dir / "bench_matrix.svg").read_text().count('class="own"') == 6
 
 
 async def test_what_is_not_measured_yet_is_measured_later_and_nothing_twice(runs: Bench) -> None:

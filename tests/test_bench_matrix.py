@@ -147,6 +147,18 @@ def test_the_sentences_say_what_is_clear_and_what_is_not() -> None:
     assert budget == "Budgets are equal: 320 training episodes a run."
 
 
+def test_a_loss_of_right_answers_is_said_first() -> None:
+    scores = {"conversation liked": solved(30), "conversation correct": solved(20)}
+    costly = recipe("costly", Measured({"conversation correct": 0.5}, scores))
+    before = {**scores, "conversation correct": solved(38)}
+    costly = replace(costly, before=Measured({"conversation correct": 0.95}, before))
+    assert findings([costly])[0].startswith(
+        "RIGHT ANSWERS FELL by costly: 0.95 to 0.50, -0.45 (-0.61 to -0.29), on conversation c"
+    )
+    level = replace(costly, before=Measured({"conversation correct": 0.5}, scores))
+    assert not any("FELL" in sentence for sentence in findings([level]))
+
+
 def test_one_seed_is_said_to_be_one() -> None:
     sentences = findings([recipe("good", GOOD.runs[0].after)])
     assert any(sentence.startswith("One seed:") for sentence in sentences)
