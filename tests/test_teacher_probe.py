@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ HYBRID = "experiment=personal_hybrid"
 FORM = " <{words}>"
 
 
-def hint(**options: object) -> str:
+def hint(**options: Any) -> str:
     """What stands behind the first message."""
     env = ConversationEnv(hint_form=FORM, **options)
     told, info = env.reset(seed=4, options={"split": "heldout"})
@@ -46,7 +47,7 @@ def test_random_words_are_as_many_and_no_complaint() -> None:
 
 
 def test_plain_users_have_the_same_kinds() -> None:
-    plain = {"tasks": "plain", "persona": "brief"}
+    plain: dict[str, Any] = {"tasks": "plain", "persona": "brief"}
     assert hint(**plain, hint="own") in USERS["brief"].dislike
     assert hint(**plain, hint="other") in USERS["brief"].otherwise
     assert hint(**plain, hint="another") not in USERS["brief"].ways

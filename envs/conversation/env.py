@@ -51,9 +51,13 @@ class ConversationEnv(UnicodeEnv):
         Truncated after `max_turns` replies. A user's model, or a gateway, that fails raises
         EnvError: no reward is made up for it.
     Options
-        `source` ("simulated", or "live": see below), `tasks` ("personas", or "composed": several
-        things in one conversation; user scripted), `persona` (student, teacher, engineer, child,
-        clerk), `families` (ask, homework, read, save; None for all), `max_turns`, `user`
+        `source` ("simulated", or "live": see below), `tasks` ("personas"; "plain": general
+        questions for pretrained models, a wish about form; "composed": several things in one
+        conversation; both with a scripted user), `persona` (student, teacher, engineer, child,
+        clerk; of plain tasks capitals, brief, cheerful, asking), `wording` ("heldout", or "train":
+        sentences that the shipped policies were supervised on), `hint` and `hint_form` (what stands
+        behind the first message when a teacher is measured), `families` (ask, homework, read, save;
+        None for all), `max_turns`, `user`
         ("scripted", or "model": a model finds the words, code still decides and scores) with
         `user_base_url`, `user_key`, `user_model`, `user_timeout_s`, and `render_mode` ("ansi": the
         conversation so far).
@@ -65,7 +69,8 @@ class ConversationEnv(UnicodeEnv):
     Info
         Always `task`, `family`, `split`, `tools`, `next_state_role`, `first_reply_score` (how well
         the first thing said fitted the wish, in [0, 1]), `correct` (whether it was right),
-        `satisfied`, `scores` (both as numbers, for the run's metrics) and `error` (None: failures
+        `satisfied`, `scores` (both as numbers, and `liked`: whether the user accepts such a form;
+        for the run's metrics) and `error` (None: failures
         are exceptions). Of composed tasks, in place of how the first reply was: `difficulty`,
         `parts` (the share of what was asked for that was done, to read and no reward) and it in
         `scores`.
