@@ -70,7 +70,8 @@ class Talk:
         self._env = ConversationEnv(**options)
         self._agent = ConversationAgent()
         task = self._env.task_ids("heldout")[number]
-        opening, self.info = self._env.reset(seed=number, options={"task": task})
+        opening, info = self._env.reset(seed=number, options={"task": task})
+        self.info: Any = info
         self._observations = [opening]
         self._replies: list[Message] = []
         self.has_said = False
