@@ -34,6 +34,7 @@ from typing import Any
 import httpx
 
 from clawrl_gym.agents.tool_calls import Reply
+from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.generated import make_task, task_ids
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.simulated import SimulatedPartner
@@ -70,7 +71,10 @@ class Person:
 
     def talk(self, number: int, start: int) -> None:
         """Conversation `number`, to its end; a start of the bench does not go on with another's."""
-        partner = SimulatedPartner(self.persona, ["ask"], 8, ScriptedSpeaker())
+        config = ConversationEnvConfig(
+            persona=self.persona, families=["ask"], max_turns=8, wording="train"
+        )
+        partner = SimulatedPartner(config, ScriptedSpeaker())
         text, _info = partner.begin(number, {})
         session, over = f"talk-{start}-{number}", False
         messages: list[dict[str, str]] = []

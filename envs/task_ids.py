@@ -118,9 +118,15 @@ def split_of_content(content: str) -> Split:
     return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
 
 
-def composition_split(names: Iterable[str]) -> Split:
-    """The one split that skills in this order belong to."""
-    return split_of_content(" ".join(names))
+def composition_split(names: Iterable[str]) -> Split | None:
+    """The one split that skills in this order belong to; None for a pair whose other order is held
+    out, which training would give away."""
+    forward = list(names)
+    if split_of_content(" ".join(forward)) == "heldout":
+        return "heldout"
+    if len(forward) == 2 and split_of_content(" ".join(reversed(forward))) == "heldout":
+        return None
+    return "train"
 
 
 def first_drawn(seed: str, draw: Callable[[Draw], T | None], attempts: int) -> T:

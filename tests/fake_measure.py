@@ -16,7 +16,7 @@ from tests.fake_train import GAINS
 
 TASKS = 40
 OFFSETS = (-0.05, -0.05, 0, 0, 0, 0, 0, 0, 0.05, 0.05)
-"""Of ten tasks' personalization, from the mean."""
+"""Of ten tasks' liked first replies, from the mean."""
 
 
 def main() -> int:
@@ -28,12 +28,14 @@ def main() -> int:
     if order == "fail":
         sys.stdout.write("error: EnvError: no browser\n")
         return 1
-    for env, config in json.loads((folder / "measurement.json").read_text()).items():
+    for config in json.loads((folder / "measurement.json").read_text()).values():
         place = Path(config["run"]["dir"])
         if place.exists():
             continue
         place.mkdir()
-        (place / "evaluation.json").write_text(json.dumps(evaluation(env, folder)))
+        (place / "evaluation.json").write_text(
+            json.dumps(evaluation(config["env"]["type"], folder))
+        )
         (place / "measured_with.json").write_text(json.dumps(config))
         if order == "half":
             sys.stdout.write("error: EnvError: no browser\n")
@@ -47,10 +49,10 @@ def evaluation(env: str, folder: Path) -> dict[str, Any]:
     gain, seed = 0.0, 0
     if after:
         gain, seed = GAINS.get(folder.parent.name, 0.01) * 16, int(folder.name[4])
-    solved = (12 if after else 20) if env == "terminal_plain" else TASKS
+    solved = (12 if after else 20) if env == "terminal" else TASKS
     scores: dict[str, float] = {}
     if env == "conversation":
-        scores = {"personalization": 0.1 + gain + 0.01 * seed, "correct": 1.0}
+        scores = {"liked": 0.1 + gain + 0.01 * seed, "correct": 1.0}
     return {
         "metrics": {"heldout/success": solved / TASKS, "heldout/n": TASKS, "heldout/lost": 0},
         "episodes": [

@@ -16,7 +16,7 @@ from pathlib import Path
 UPDATES = (4, 8, 16)
 """Those that are logged; held-out tasks are measured after all but the last."""
 GAINS = {"personal_binary": 0.02, "personal_hybrid": 0.05}
-"""In personalization by an update; 0.01 for others."""
+"""In liked first replies by an update; 0.01 for others."""
 
 
 def main() -> int:
@@ -52,9 +52,9 @@ def learn(folder: Path, recipe: str, seed: int, resumed: bool) -> int:
             if step < UPDATES[-1]:
                 row |= {"heldout/success": 0.5, "heldout/n": 120, "heldout/low": 0.4}
                 if env == "conversation":
-                    row["heldout/personalization"] = 0.1 + gain * step + 0.01 * seed
+                    row["heldout/liked"] = 0.1 + gain * step + 0.01 * seed
             if env == "conversation":
-                row["train/personalization"] = 0.1 + gain * step
+                row["train/liked"] = 0.1 + gain * step
             lines.write(json.dumps(row) + "\n")
             lines.flush()
             if step == UPDATES[0] and shall == "die":

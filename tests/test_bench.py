@@ -82,7 +82,7 @@ def test_every_recipe_runs_over_the_same_seeds_and_all_are_compared(
 ) -> None:
     runs, printed = whole
     assert "personal_hybrid seed 1 done" in printed
-    assert "0.10 → 0.91 (0.90 to 0.91)" in printed  # personalization of hybrid, seeds 0 and 1
+    assert "0.10 → 0.91 (0.90 to 0.91)" in printed  # liked replies of hybrid, seeds 0 and 1
     assert "16 updates, 48 problems" in printed
     assert "+0.48 (+0.48, +0.48)" in printed  # hybrid less binary, seed by seed
     assert runs.recipes["personal_hybrid"]["seeds"] == [0, 1]
@@ -101,11 +101,11 @@ def test_the_baseline_is_measured_once_for_all_recipes_and_seeds(whole: tuple[Be
     runs, printed = whole
     assert runs.starts("baseline-tiny_skills") == ["begun"]
     assert runs.starts("personal_hybrid/seed1-measured") == ["begun"]
-    assert "gained +0.80 (+0.72 to +0.89) on conversation personalization" in printed
+    assert "gained +0.80 (+0.72 to +0.89) on conversation liked" in printed
     assert "lost 0.20 (0.06 to 0.34) on terminal_plain success" in printed
     assert "is not distinguishable from before on conversation correct" in printed
     assert "Budgets are equal: 48 training episodes a run." in printed
-    assert (runs.dir / "bench_matrix.svg").read_text().count('class="own"') == 4
+    assert (runs.dir / "bench_matrix.svg").read_text().count('class="own"') == 6
 
 
 async def test_what_is_not_measured_yet_is_measured_later_and_nothing_twice(runs: Bench) -> None:

@@ -122,14 +122,15 @@ def test_every_recipe_has_a_cell_for_every_environment() -> None:
     assert forgotten.change.is_clear
 
 
-def test_scores_that_say_more_stand_for_success() -> None:
+def test_scores_that_say_more_stand_beside_success() -> None:
     scores = {f"conversation {name}": solved(3) for name in ("success", "correct")}
-    chats = Measured({}, {**scores, "conversation personalization": solved(3)})
+    chats = Measured({}, {**scores, "conversation liked": solved(3)})
     assert columns_of([recipe("one", chats)]) == [
         "terminal success",
         "toolcall success",
-        "conversation personalization",
+        "conversation liked",
         "conversation correct",
+        "conversation success",
     ]
 
 
@@ -144,6 +145,18 @@ def test_the_sentences_say_what_is_clear_and_what_is_not() -> None:
     assert against.startswith("bad, less good: -0.5")
     assert against.endswith("on toolcall success.")
     assert budget == "Budgets are equal: 320 training episodes a run."
+
+
+def test_a_loss_of_right_answers_is_said_first() -> None:
+    scores = {"conversation liked": solved(30), "conversation correct": solved(20)}
+    costly = recipe("costly", Measured({"conversation correct": 0.5}, scores))
+    before = {**scores, "conversation correct": solved(38)}
+    costly = replace(costly, before=Measured({"conversation correct": 0.95}, before))
+    assert findings([costly])[0].startswith(
+        "RIGHT ANSWERS FELL by costly: 0.95 to 0.50, -0.45 (-0.61 to -0.29), on conversation c"
+    )
+    level = replace(costly, before=Measured({"conversation correct": 0.5}, scores))
+    assert not any("FELL" in sentence for sentence in findings([level]))
 
 
 def test_one_seed_is_said_to_be_one() -> None:

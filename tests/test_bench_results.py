@@ -22,7 +22,7 @@ from clawrl_gym.core.provenance import Start
 from clawrl_gym.ui import pages
 from tests.test_report import Page
 
-MAIN = "conversation personalization"
+MAIN = "conversation liked"
 ELSEWHERE = "terminal success"
 START: Start = {
     "command": "python -m clawrl_gym.bench",

@@ -68,7 +68,7 @@ def test_the_oracle_satisfies_every_kind_of_user(persona: str, split: Split) -> 
         info = steps[-1][-1]
         assert info["satisfied"]
         assert info["correct"]
-        assert info["scores"] == {"personalization": 1.0, "correct": 1.0}
+        assert info["scores"] == {"liked": 1.0, "personalization": 1.0, "correct": 1.0}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -77,7 +77,8 @@ def test_who_says_nothing_gets_nothing(family: str) -> None:
     steps = [env.step("") for _ in range(3)]
     assert [step[1] for step in steps] == [0.0, 0.0, 0.0]
     assert steps[-1][2]
-    assert steps[-1][-1]["scores"] == {"personalization": 0.0, "correct": 0.0}
+    scores = {"liked": 0.0, "personalization": 0.0, "correct": 0.0}
+    assert steps[-1][-1]["scores"] == scores
 
 
 @pytest.mark.parametrize("persona", PERSONAS.values(), ids=PERSONAS)
@@ -279,7 +280,8 @@ def test_the_configuration_builds_the_environment_and_its_tasks() -> None:
     env = config.make()
     tasks = TaskSampler.of(config, seed=3)
     drawn = [tasks.train(n) for n in range(50)]
-    assert {(ref.id or "").rsplit("-", 2)[0] for ref in drawn} == {"clerk-ask", "clerk-read"}
+    families = {(ref.id or "").rsplit("-", 2)[0] for ref in drawn}
+    assert families == {"clerk_heldout-ask", "clerk_heldout-read"}
     held = tasks.heldout(10)
     assert all("-heldout-" in (ref.id or "") for ref in held)
     for ref in held:

@@ -275,7 +275,9 @@ def _check_module(module: str, arguments: list[str]) -> None:
 def _check_command(module: str, arguments: list[str]) -> None:
     name = module.removeprefix("clawrl_gym.")
     is_action = bool(arguments) and arguments[0].isalpha()  # such as `evaluate compare A B`
-    if name in COMMANDS and not is_action:
+    if name == "teacher_probe":  # a run's configuration, or the folder of one
+        _check_configuration("train", [word for word in arguments if "=" in word])
+    elif name in COMMANDS and not is_action:
         _check_configuration(name, arguments)
     elif module.startswith("clawrl_gym."):
         _check_module(module, arguments)

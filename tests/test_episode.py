@@ -399,7 +399,7 @@ async def test_an_episode_with_tools_offers_them_and_their_results_come_back_as_
     episode = await converse(chat, task.id)
     assert (episode.stop_reason, episode.reward) == (StopReason.TERMINATED, 1.0)
     assert episode.family == "read"
-    assert episode.scores == {"personalization": 1.0, "correct": 1.0}
+    assert episode.scores == {"liked": 1.0, "personalization": 1.0, "correct": 1.0}
     assert [[t["function"]["name"] for t in tools] for tools in chat.tools] == [["read"]] * 2
     assert chat.requests[1] == [
         {"role": "user", "content": task.opening},

@@ -7,6 +7,7 @@ from clawrl_gym.envs.task_ids import (
     GeneratedTasks,
     TaskId,
     TaskIds,
+    composition_split,
     draw_content,
     parse_id,
     select_families,
@@ -107,3 +108,15 @@ def test_a_content_of_a_split_is_the_first_that_belongs_to_it():
     never = "'s' never drew a content of the split 'heldout'"
     with pytest.raises(TaskError, match=never):
         draw_content("heldout", "s", lambda _: 0, lambda _: "train")
+
+
+def test_no_pair_is_trained_on_whose_other_order_is_held_out() -> None:
+    names = [f"skill{number}" for number in range(40)]
+    pairs = [(a, b) for a in names for b in names if a != b]
+    splits = {pair: composition_split(pair) for pair in pairs}
+    assert all(splits[b, a] != "train" for (a, b), split in splits.items() if split == "heldout")
+    held_out = sum(split == "heldout" for split in splits.values())
+    left_out = sum(split is None for split in splits.values())
+    assert 0.15 < held_out / len(pairs) < 0.25
+    assert 0.1 < left_out / len(pairs) < 0.2
+    assert {composition_split(["a", "b", str(n)]) for n in range(50)} == {"train", "heldout"}

@@ -91,7 +91,7 @@ def test_there_are_many_skills_and_ways_to_ask_for_each() -> None:
 
 
 def test_all_skills_families_and_difficulties_come_up() -> None:
-    names = Counter(name for _, composed in drawn() for name in composed.plan.names)
+    names = Counter(name for _, composed in drawn(2 * SAMPLE) for name in composed.plan.names)
     assert set(names) == {*ACTIONS, *LOOKUPS, *QUESTIONS, *HELDOUT_FAMILIES & set(FAMILIES)}
     difficulties = Counter(task.difficulty for task, _ in drawn())
     assert min(difficulties[i] for i in range(1, 7)) >= 10
@@ -243,7 +243,7 @@ def test_what_a_later_part_needs_is_often_what_an_earlier_one_made_or_changed() 
         any(after.depends_on(before) for i, after in enumerate(p.parts) for before in p.parts[:i])
         for p in plans("chain")
     )
-    assert depending > 0.6 * len(plans("chain"))
+    assert depending > 0.5 * len(plans("chain"))  # of all such tasks 0.63
 
 
 @pytest.mark.parametrize("obstacle", [*OBSTACLES, MISSPELT])

@@ -13,11 +13,15 @@ from clawrl_gym.comparison.plan import CONTROL_MARK
 from clawrl_gym.comparison.results import RecipeResult
 from clawrl_gym.comparison.scores import Scores
 from clawrl_gym.comparison.tables import ResultTable
+from clawrl_gym.comparison.teacher_probe import probe_words
 from clawrl_gym.core.intervals import Difference, mean_difference
 from clawrl_gym.ui.text import duration, number
 
-_INSTEAD_OF_SUCCESS = ("personalization", "correct")
-"""Scores that say more than success, of environments that have them."""
+_BEFORE_SUCCESS = ("liked", "correct")
+"""Scores that say more than success, of environments that have them; success stands beside them,
+so that no figure of one hides what it cost the others."""
+_FALLEN = -0.05
+"""A change of right answers from which on it is said first."""
 _EVEN = 0.05
 """How far apart budgets may lie and be called equal."""
 OPEN = "not distinguishable"
@@ -53,15 +57,15 @@ def matrix_of(results: Sequence[RecipeResult]) -> list[list[Cell]]:
 
 
 def columns_of(results: Sequence[RecipeResult]) -> list[str]:
-    """The measures of the matrix: success, or what an environment has that says more."""
+    """The measures of the matrix: success, and before it what an environment has that says more."""
     measures: dict[str, None] = {}
     for recipe in results:
         for source in (recipe.before, *(run.after for run in recipe.runs)):
             measures |= dict.fromkeys(source.by_task)
     columns = []
     for env in dict.fromkeys(name.partition(" ")[0] for name in measures):
-        instead = [f"{env} {score}" for score in _INSTEAD_OF_SUCCESS]
-        columns += [name for name in instead if name in measures] or [f"{env} success"]
+        more = [f"{env} {score}" for score in _BEFORE_SUCCESS]
+        columns += [*(name for name in more if name in measures), f"{env} success"]
     return columns
 
 
@@ -151,7 +155,13 @@ def findings(results: Sequence[RecipeResult]) -> list[str]:
     matrix = [cells for cells in matrix_of(results) if any(cell.change for cell in cells)]
     if not matrix:
         return ["Nothing is measured before and after yet."]
-    found = [_change_sentence(cells) for cells in matrix]
+    found = [sentence for cells in matrix if (sentence := _fallen_sentence(cells))]
+    found += [_change_sentence(cells) for cells in matrix]
+    probes = {recipe.model: recipe.probe for recipe in results if recipe.probe}
+    found += [
+        f"Teacher probe of {model}, liked before training: {probe_words(rows)}."
+        for model, rows in probes.items()
+    ]
     found += [sentence for cells in matrix[1:] if (sentence := _against_sentence(cells, results))]
     seeds = max(cell.change.seeds for cells in matrix for cell in cells if cell.change)
     if seeds == 1:
@@ -161,6 +171,20 @@ def findings(results: Sequence[RecipeResult]) -> list[str]:
             "Controls have nothing to learn from: what one gains is no effect of rewards or hints."
         )
     return [*found, budget_sentence(results)]
+
+
+def _fallen_sentence(cells: Sequence[Cell]) -> str:
+    """What it cost in right answers; empty where that is little."""
+    fallen = [
+        f"{cell.before:.2f} to {cell.after:.2f}, {words(cell.change)}, on {cell.measure}"
+        for cell in cells
+        if cell.measure.endswith(" correct")
+        and cell.before is not None
+        and cell.after is not None
+        and cell.change is not None
+        and cell.change.mean < _FALLEN
+    ]
+    return f"RIGHT ANSWERS FELL by {cells[0].recipe.name}: {_list(fallen)}." if fallen else ""
 
 
 def _change_sentence(cells: Sequence[Cell]) -> str:

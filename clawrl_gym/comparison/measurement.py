@@ -7,6 +7,7 @@ configuration that it was made with: one that was made otherwise is made again.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,6 +74,11 @@ def read_plan(folder: Path) -> dict[str, EvaluateConfig]:
             f"cannot read {str(folder / PLAN_FILE)!r} ({error}), expected a folder that the bench "
             "made"
         ) from error
+
+
+def slug(name: str) -> str:
+    """A name as that of a file."""
+    return re.sub(r"[^\w.-]+", "_", name).strip("_")[-80:]
 
 
 def folder_of(config: EvaluateConfig) -> Path:

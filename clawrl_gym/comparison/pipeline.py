@@ -18,12 +18,12 @@ from clawrl_gym.comparison.matrix import (
 )
 from clawrl_gym.comparison.page import write_curves, write_page
 from clawrl_gym.comparison.picture import write_matrix
-from clawrl_gym.comparison.plan import baselines_of
+from clawrl_gym.comparison.plan import baselines_of, probes_of
 from clawrl_gym.comparison.preflight import preflight_comparison
 from clawrl_gym.comparison.progress import RunProgress
 from clawrl_gym.comparison.results import EndedRun, RecipeResult, read_results
 from clawrl_gym.comparison.runner import Commands, PlanRunner
-from clawrl_gym.comparison.tables import ResultTable, data_of, tables_of
+from clawrl_gym.comparison.tables import ResultTable, data_of, probe_tables, tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import describe_start
@@ -54,10 +54,12 @@ async def run_comparison_async(
         baselines = {
             baseline.folder: await runner.measure(baseline) for baseline in baselines_of(runs)
         }
+        probes = {probe.folder: await runner.measure(probe) for probe in probes_of(runs)}
         for run in runs:
             record = await runner.complete(run)
             after = await runner.measure(run.after) if record.finished else None
-            ended.append(EndedRun(run, record, baselines[run.baseline.folder], after))
+            probe = None if run.probe is None else probes[run.probe.folder]
+            ended.append(EndedRun(run, record, baselines[run.baseline.folder], after, probe))
             results = await asyncio.to_thread(read_results, ended)
             await asyncio.to_thread(write_results, folder, config, results)
     finally:
@@ -104,7 +106,7 @@ def all_tables(results: Sequence[RecipeResult], config: BenchConfig) -> list[Res
     """The matrix first."""
     matrix = [matrix_table(results), against_table(results)] if columns_of(results) else []
     head = [table for table in matrix if table is not None]
-    return [*head, *tables_of(results, config.target)]
+    return [*head, *probe_tables(results), *tables_of(results, config.target)]
 
 
 def show(results: Sequence[RecipeResult], config: BenchConfig, console: Console) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.comparison.measurement import Measurement
+from clawrl_gym.comparison.measurement import Measurement, slug
+from clawrl_gym.comparison.teacher_probe import follows_hints, is_probed, probe_of
 from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, RunFolderConfig
 from clawrl_gym.config.compose import groups_of, split_search_path
 from clawrl_gym.core.controls import Control
@@ -87,6 +88,8 @@ class PlannedRun:
     """Of the model that it begins with."""
     after: Measurement
     """Of the weights that it ends with."""
+    probe: Measurement | None = None
+    """What the model that it begins with makes of hints; None where it learns from none."""
     unit = "updates"
 
     @property
@@ -133,6 +136,7 @@ def plan_runs(config: BenchConfig) -> list[PlannedRun]:
     columns = _columns(config, shared, [recipe.config for recipe in recipes.values()])
     folder = Path(config.dir)
     baselines = _baselines(folder, columns, {name: one.config for name, one in recipes.items()})
+    probes = _probes(folder, baselines, {name: one.config for name, one in recipes.items()})
     runs = []
     for seed in range(config.seeds):
         for name, one in recipes.items():
@@ -153,6 +157,7 @@ def plan_runs(config: BenchConfig) -> list[PlannedRun]:
                     columns.of_recipe(recipe),
                     baselines[name],
                     _after(place, f"{name} seed {seed}", columns, recipe),
+                    probes.get(name),
                 )
             )
     return runs
@@ -163,14 +168,14 @@ def baselines_of(runs: Sequence[PlannedRun]) -> list[Measurement]:
     return list({run.baseline.folder: run.baseline for run in runs}.values())
 
 
+def probes_of(runs: Sequence[PlannedRun]) -> list[Measurement]:
+    """Each once."""
+    return list({run.probe.folder: run.probe for run in runs if run.probe is not None}.values())
+
+
 def episodes_per_update(config: RunConfig) -> int:
     """Training episodes."""
     return config.rollout.groups * config.rollout.group_size
-
-
-def slug(name: str) -> str:
-    """A name as that of a file."""
-    return re.sub(r"[^\w.-]+", "_", name).strip("_")[-80:]
 
 
 def quoted(path: Path | str) -> str:
@@ -198,6 +203,23 @@ def _baselines(
         plan = columns.for_policy(place, recipe, model)
         baselines[name] = Measurement(f"baseline{other} of {model}", place, plan)
     return baselines
+
+
+def _probes(
+    folder: Path, baselines: Mapping[str, Measurement], recipes: Mapping[str, RunConfig]
+) -> dict[str, Measurement]:
+    """By recipe, of those that learn from hints; one for all that share a baseline."""
+    probes: dict[str, Measurement] = {}
+    for name, recipe in recipes.items():
+        baseline = baselines[name]
+        judges = [d.judge for d in recipe.domains.values() if d.env.type == "conversation"]
+        probed = [column for column in baseline.columns.values() if is_probed(column)]
+        if not (judges and probed and follows_hints(recipe)):
+            continue
+        place = folder / baseline.folder.name.replace("baseline", "probe", 1)
+        words = baseline.name.replace("baseline", "teacher probe", 1)
+        probes[name] = probe_of(probed[0], judges[0].hints, words, place)
+    return probes
 
 
 def _after(run: Path, name: str, columns: Columns, recipe: RunConfig) -> Measurement:

@@ -1,6 +1,6 @@
 """What runs reached: held-out measures of every environment over updates, of all seeds together.
 
-A measure is `ENVIRONMENT SCORE`, such as `conversation personalization`. Only finished runs count.
+A measure is `ENVIRONMENT SCORE`, such as `conversation liked`. Only finished runs count.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from clawrl_gym.comparison.plan import PlannedRun, episodes_per_update
 from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.comparison.scores import Measured, heldout_scores, read_measured
+from clawrl_gym.comparison.teacher_probe import ProbeRow, read_probe
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import (
@@ -24,7 +25,7 @@ from clawrl_gym.core.metrics import (
 )
 from clawrl_gym.store import StoreReader
 
-_MAIN_SCORES = {"conversation": "personalization"}
+_MAIN_SCORES = {"conversation": "liked"}
 """What a recipe of an environment is after, where it is not success."""
 Curve = dict[int, float]
 """Value by update."""
@@ -39,15 +40,19 @@ class EndedRun:
     baseline: RunRecord
     after: RunRecord | None
     """None: nothing is measured of a run that failed."""
+    probe: RunRecord | None = None
+    """None: it learns from no hints."""
 
     @property
     def failures(self) -> dict[str, str]:
         """Why, by what failed."""
-        records = {
+        records: dict[str, RunRecord | None] = {
             self.run.name: self.record,
             self.run.baseline.name: self.baseline,
             self.run.after.name: self.after,
         }
+        if self.run.probe is not None:
+            records[self.run.probe.name] = self.probe
         return {
             name: record.failure
             for name, record in records.items()
@@ -109,6 +114,10 @@ class RecipeResult:
     """Runs that there should be."""
     before: Measured = field(default_factory=Measured)
     """What the policy scored that all its runs began with."""
+    model: str = ""
+    """The policy that they began with."""
+    probe: tuple[ProbeRow, ...] = ()
+    """What that policy makes of hints; empty where nothing is learned from them."""
 
     @property
     def episodes(self) -> int:
@@ -170,6 +179,8 @@ def read_results(ended: Sequence[EndedRun]) -> list[RecipeResult]:
                 failures={name: why for one in own for name, why in one.failures.items()},
                 planned=len(own),
                 before=before,
+                model=config.policy.model,
+                probe=tuple(read_probe(first.probe)) if first.probe is not None else (),
             )
         )
     return results

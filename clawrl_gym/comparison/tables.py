@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rich import box
 from rich.table import Table
 
 from clawrl_gym.comparison.results import RecipeResult, SeedPoint, measures_of
+from clawrl_gym.comparison.teacher_probe import ProbeRow
 from clawrl_gym.ui.text import duration
 
 
@@ -43,6 +44,31 @@ class ResultTable:
 def tables_of(results: Sequence[RecipeResult], target: float) -> list[ResultTable]:
     """Before and after everywhere; the way there; nothing of recipes without a finished run."""
     return [_before_after(results), *_ways(results, target)]
+
+
+def probe_tables(results: Sequence[RecipeResult]) -> list[ResultTable]:
+    """The teacher probe of each policy that recipes begin with, where they learn from hints."""
+    probes = {recipe.model: recipe.probe for recipe in results if recipe.probe}
+    return [probe_table(model, rows) for model, rows in probes.items()]
+
+
+def probe_table(model: str, rows: Sequence[ProbeRow]) -> ResultTable:
+    """First replies by what was read behind the first message."""
+    return ResultTable(
+        f"Teacher probe of {model}",
+        "shares of first replies before training, with 95 % intervals: what a policy makes of a "
+        "hint is all that it can teach itself by it",
+        ["hint", "liked", "correct", "n"],
+        [
+            [
+                row.hint,
+                f"{row.liked:.2f} ({row.low:.2f} to {row.high:.2f})",
+                f"{row.correct:.2f}",
+                str(row.tasks),
+            ]
+            for row in rows
+        ],
+    )
 
 
 def _before_after(results: Sequence[RecipeResult]) -> ResultTable:
@@ -134,6 +160,7 @@ def data_of(results: Sequence[RecipeResult], target: float) -> list[dict[str, ob
             "lost": [run.lost for run in recipe.runs],
             "wall_s": recipe.wall_s,
             "failures": recipe.failures,
+            "teacher_probe": [asdict(row) for row in recipe.probe],
             "reached_at_update": recipe.reached(target),
             "heldout": {
                 name: [{"step": p.step, "values": list(p.values)} for p in recipe.curve(name)]

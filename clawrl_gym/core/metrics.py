@@ -28,6 +28,8 @@ METRICS_FILE = "metrics.jsonl"
 HELDOUT_FILE = "heldout.jsonl"
 """Which task each held-out evaluation solved, and what it earned: what a report compares."""
 TIMELINE_FILE = "timeline.jsonl"
+TEACHER_PROBE_FILE = "teacher_probe.json"
+"""What the policy that a run began with makes of hints, where that was measured."""
 
 Loop = Literal["serve", "collect", "judge", "train"]
 LOOPS: tuple[Loop, ...] = ("serve", "collect", "judge", "train")

@@ -16,6 +16,7 @@ from clawrl_gym.core.metrics import (
 )
 from clawrl_gym.trainers.health import warnings_of
 from clawrl_gym.trainers.no_gradient import CAUSES, REMEDIES, Cause
+from clawrl_gym.ui.personal import fallen_answers
 from clawrl_gym.ui.run_data import RunData
 from clawrl_gym.ui.text import (
     number,
@@ -64,6 +65,7 @@ def headline(run: RunData) -> Headline:
     if run.is_serving:
         return _serving_headline(run)
     line = _training_headline(run)
+    line = replace(line, warnings=(*fallen_answers(run), *line.warnings))
     control = control_words(run.setting("control"))
     return line if control is None else replace(line, verdict=f"{control} {line.verdict}")
 

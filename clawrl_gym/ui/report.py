@@ -18,6 +18,7 @@ from clawrl_gym.store.schema import DATABASE_FILE
 from clawrl_gym.ui import charts, pages
 from clawrl_gym.ui.headline import headline
 from clawrl_gym.ui.judging import why
+from clawrl_gym.ui.personal import first_replies, teacher_probe
 from clawrl_gym.ui.run_data import RunData, TranscriptCard, is_serving, read_run
 from clawrl_gym.ui.text import duration, number, share
 from clawrl_gym.ui.timeline import busy_of_loops, loops_of, timeline_svg, training_window
@@ -73,6 +74,8 @@ def render_page(run: RunData) -> str:
         run=run,
         title=run.folder.resolve().name,
         head=headline(run),
+        first_replies=first_replies(run),
+        probe=teacher_probe(run.folder),
         facts=facts(run),
         commands=[start.get("command", "") for start in run.starts],
         reward_is_success=charts.reward_is_success(run),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.conversation import GYM_CLASS, GYM_ID
 from clawrl_gym.envs.kind import RegisteredEnvConfig
 
@@ -22,11 +23,23 @@ class ConversationEnvConfig(RegisteredEnvConfig):
     id: str = GYM_ID
     source: Literal["simulated", "live"] = "simulated"
     """`simulated`: personas; `live`: the sessions of a running gateway, as episodes."""
-    tasks: Literal["personas", "composed"] = "personas"
-    """`personas`: one problem and a wish that is not said; `composed`: several things asked for in
-    one conversation, with a number of replies of its own."""
+    tasks: Literal["personas", "plain", "composed"] = "personas"
+    """`personas`: one problem and a wish that is not said; `plain`: a general question and a plain
+    wish about form, for pretrained models; `composed`: several things asked for in one
+    conversation, with a number of replies of its own."""
     persona: str = "student"
-    """Who talks: student, teacher, or one of the others (see envs/conversation/personas.py)."""
+    """Who talks: student, teacher, or one of the others (see envs/conversation/personas.py); with
+    tasks=plain: capitals, brief, cheerful or asking (envs/conversation/plain.py)."""
+    wording: Split = "heldout"
+    """In which words users talk: `train` are sentences that the shipped policies were supervised
+    on; `heldout` are others for the same wishes, which they have never been shown. Problems are
+    told alike in both."""
+    hint: Literal["none", "own", "other", "another", "random"] = "none"
+    """What stands behind the first message, as a teacher would read it: nothing, the user's own
+    complaint, the same wish in the other wording, another user's wish, or random words. For
+    measuring what a policy makes of hints (python -m clawrl_gym.teacher_probe)."""
+    hint_form: str = "\n\n[hint]\nThe user said: {words}"
+    """How a hint stands there."""
     families: list[str] | None = None
     """Only these kinds of tasks (ask, homework, read, save; of composed ones see
     envs/conversation/composed/families.py); None takes all."""
@@ -44,3 +57,12 @@ class ConversationEnvConfig(RegisteredEnvConfig):
     """source=live: how long reset and step wait for a user."""
     max_turns: int = Field(6, ge=1)
     """Replies after which an episode is truncated; composed tasks bring their own number."""
+
+    @model_validator(mode="after")
+    def _only_personas_are_hinted(self) -> Self:
+        if self.hint != "none" and (self.source != "simulated" or self.tasks == "composed"):
+            raise ValueError(
+                f"got env.hint={self.hint} with env.source={self.source} env.tasks={self.tasks}, "
+                "expected users whose wish is known: simulated ones, and no composed tasks"
+            )
+        return self

@@ -19,8 +19,9 @@ from clawrl_gym.envs.conversation.generated import ConversationTask, generated_t
 from clawrl_gym.envs.conversation.live import LivePartner
 from clawrl_gym.envs.conversation.model_user import ModelSpeaker
 from clawrl_gym.envs.conversation.partner import Partner
+from clawrl_gym.envs.conversation.plain import PlainTask, plain_tasks
 from clawrl_gym.envs.conversation.scripted import ScriptedPartner
-from clawrl_gym.envs.conversation.simulated import SimulatedPartner
+from clawrl_gym.envs.conversation.simulated import PlainPartner, SimulatedPartner
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
 from clawrl_gym.envs.task_env import Info, UnicodeEnv
 from clawrl_gym.envs.task_source import TaskSource
@@ -50,9 +51,13 @@ class ConversationEnv(UnicodeEnv):
         Truncated after `max_turns` replies. A user's model, or a gateway, that fails raises
         EnvError: no reward is made up for it.
     Options
-        `source` ("simulated", or "live": see below), `tasks` ("personas", or "composed": several
-        things in one conversation; user scripted), `persona` (student, teacher, engineer, child,
-        clerk), `families` (ask, homework, read, save; None for all), `max_turns`, `user`
+        `source` ("simulated", or "live": see below), `tasks` ("personas"; "plain": general
+        questions for pretrained models, a wish about form; "composed": several things in one
+        conversation; both with a scripted user), `persona` (student, teacher, engineer, child,
+        clerk; of plain tasks capitals, brief, cheerful, asking), `wording` ("heldout", or "train":
+        sentences that the shipped policies were supervised on), `hint` and `hint_form` (what stands
+        behind the first message when a teacher is measured), `families` (ask, homework, read, save;
+        None for all), `max_turns`, `user`
         ("scripted", or "model": a model finds the words, code still decides and scores) with
         `user_base_url`, `user_key`, `user_model`, `user_timeout_s`, and `render_mode` ("ansi": the
         conversation so far).
@@ -64,7 +69,8 @@ class ConversationEnv(UnicodeEnv):
     Info
         Always `task`, `family`, `split`, `tools`, `next_state_role`, `first_reply_score` (how well
         the first thing said fitted the wish, in [0, 1]), `correct` (whether it was right),
-        `satisfied`, `scores` (both as numbers, for the run's metrics) and `error` (None: failures
+        `satisfied`, `scores` (both as numbers, and `liked`: whether the user accepts such a form;
+        for the run's metrics) and `error` (None: failures
         are exceptions). Of composed tasks, in place of how the first reply was: `difficulty`,
         `parts` (the share of what was asked for that was done, to read and no reward) and it in
         `scores`.
@@ -107,7 +113,7 @@ class ConversationEnv(UnicodeEnv):
     @staticmethod
     def source_of(
         config: ConversationEnvConfig,
-    ) -> TaskSource[ConversationTask] | TaskSource[ComposedTask]:
+    ) -> TaskSource[ConversationTask] | TaskSource[PlainTask] | TaskSource[ComposedTask]:
         """Where a configuration's tasks come from. Raises ConfigError or TaskError for none."""
         if config.source == "live":
             raise ConfigError(
@@ -116,7 +122,9 @@ class ConversationEnv(UnicodeEnv):
             )
         if config.tasks == "composed":
             return composed_tasks(config.families)
-        return generated_tasks(config.persona, config.families)
+        if config.tasks == "plain":
+            return plain_tasks(config.persona, config.families)
+        return generated_tasks(config.persona, config.families, config.wording)
 
     def task_ids(self, split: Split) -> Sequence[str]:
         """The ids that `options={"task": id}` takes."""
@@ -145,10 +153,17 @@ def _partner(config: ConversationEnvConfig) -> Partner:
                 "said in a composed conversation has to be exact"
             )
         return ComposedPartner(config.families)
+    if config.tasks == "plain":
+        if config.user != "scripted":
+            raise ConfigError(
+                f"got env.user={config.user} and env.tasks=plain, expected scripted: the words of "
+                "plain users are a list"
+            )
+        return PlainPartner(config)
     endpoint = user_endpoint(config.user, config.user_base_url, config.user_key)
-    speaker: Speaker = (
+    speaker: Speaker[ConversationTask] = (
         ScriptedSpeaker()
         if endpoint is None
         else ModelSpeaker(endpoint, config.user_model, config.user_timeout_s)
     )
-    return SimulatedPartner(config.persona, config.families, config.max_turns, speaker)
+    return SimulatedPartner(config, speaker)

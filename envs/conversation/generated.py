@@ -1,6 +1,7 @@
 """The space of conversation tasks: ids, splits, and the task that an id names.
 
 `student-ask-train-000123` is persona, family, split and number; everything else follows from it.
+`student_heldout-ask-train-000123` is a task of the same person in held-out wording.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split, Tool
-from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
-from clawrl_gym.envs.conversation.problems import Problem, draw_problem
+from clawrl_gym.envs.conversation.personas import HELDOUT_PERSONAS, PERSONAS, Persona
+from clawrl_gym.envs.conversation.problems import Problem, answers_in, draw_problem
 from clawrl_gym.envs.conversation.tools import READ, WRITE
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.task_ids import (
@@ -26,8 +27,11 @@ FAMILIES = ("ask", "homework", "read", "save")
 """`ask`: the problem is told; `read`: it is in a file; `save`: it is told and the accepted text
 goes to a file; `homework`: both."""
 LARGEST_FILE = 99
-_PERSONAS_AND_FAMILIES = {
-    f"{persona}-{family}": (persona, family) for persona in PERSONAS for family in FAMILIES
+_HELDOUT = "_heldout"
+_SPEAKERS = {**PERSONAS, **{f"{name}{_HELDOUT}": p for name, p in HELDOUT_PERSONAS.items()}}
+"""Personas in both wordings, as ids name them."""
+_SPEAKERS_AND_FAMILIES = {
+    f"{speaker}-{family}": (speaker, family) for speaker in _SPEAKERS for family in FAMILIES
 }
 
 
@@ -54,14 +58,32 @@ class ConversationTask:
         """The tools that it takes, and no more: their schemas cost prompt tokens."""
         return [READ] * (self.source is not None) + [WRITE] * (self.target is not None)
 
+    def has_answer(self, text: str) -> bool:
+        """Whether it says a number that the problem does not."""
+        return bool(answers_in(text, self.problem))
+
+    def score(self, text: str) -> float:
+        """How well it fits the wish, in [0, 1]."""
+        return self.persona.style.score(text, self.problem)
+
+    def is_right(self, text: str) -> bool:
+        """Whether it does what was asked for."""
+        return self.persona.right(text, self.problem)
+
 
 def generated_tasks(
-    persona: str, families: Sequence[str] | None = None
+    persona: str, families: Sequence[str] | None = None, wording: Split = "train"
 ) -> GeneratedTasks[ConversationTask]:
     """A persona's tasks as a source. Raises ConfigError for an unknown persona or family."""
     if persona not in PERSONAS:
         raise ConfigError(f"got env.persona={persona!r}, expected one of: {', '.join(PERSONAS)}")
-    return GeneratedTasks(select_families(FAMILIES, families), make_task, f"{persona}-")
+    chosen = select_families(FAMILIES, families)
+    return GeneratedTasks(chosen, make_task, f"{speaker_of(persona, wording)}-")
+
+
+def speaker_of(persona: str, wording: Split) -> str:
+    """The persona in this wording, as ids name it."""
+    return f"{persona}{_HELDOUT}" if wording == "heldout" else persona
 
 
 def task_ids(persona: str, split: Split, families: Sequence[str] | None = None) -> TaskIds:
@@ -94,12 +116,12 @@ def make_task(task_id: str) -> ConversationTask:
 
 def _parse(task_id: str) -> tuple[Persona, str, Split]:
     try:
-        parsed = parse_id(task_id, _PERSONAS_AND_FAMILIES)
+        parsed = parse_id(task_id, _SPEAKERS_AND_FAMILIES)
     except TaskError:
         raise TaskError(
             f"got task {task_id!r}, expected PERSONA-FAMILY-SPLIT-NUMBER such as "
             f"'student-ask-train-000123'; personas: {', '.join(PERSONAS)}; "
             f"families: {', '.join(FAMILIES)}; held-out numbers are below {NUMBERS['heldout']}"
         ) from None
-    persona, family = _PERSONAS_AND_FAMILIES[parsed.family]
-    return PERSONAS[persona], family, parsed.split
+    speaker, family = _SPEAKERS_AND_FAMILIES[parsed.family]
+    return _SPEAKERS[speaker], family, parsed.split

@@ -1,14 +1,16 @@
 """Who talks to the policy: a wish that the first message does not say, and what is said when.
 
 Every sentence is scripted and drawn; a person complains in words that say what is wanted instead.
+The same people talk in two wordings: see `heldout_wording.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
+from clawrl_gym.envs.conversation.heldout_wording import HELDOUT_WORDING, Wording
 from clawrl_gym.envs.conversation.problems import Problem, is_correct, is_fair
 from clawrl_gym.envs.conversation.styles import (
     ASSISTANT,
@@ -162,4 +164,15 @@ _CLERK = Persona(
 PERSONAS: Mapping[str, Persona] = MappingProxyType(
     {p.name: p for p in (_STUDENT, _TEACHER, _ENGINEER, _CHILD, _CLERK)}
 )
-"""Every persona by name."""
+"""Every persona by name, with the sentences that the shipped policies were supervised on."""
+
+HELDOUT_PERSONAS: Mapping[str, Persona] = MappingProxyType(
+    {
+        name: replace(
+            persona,
+            **{part.name: getattr(HELDOUT_WORDING[name], part.name) for part in fields(Wording)},
+        )
+        for name, persona in PERSONAS.items()
+    }
+)
+"""The same people, in words that no shipped policy was supervised on."""

@@ -60,6 +60,10 @@ class ScriptedPartner(ABC, Generic[TaskT, UserT]):
     def _solution(self, task: TaskT) -> Sequence[Reply]:
         """The oracle's replies."""
 
+    def _opening(self, task: TaskT) -> str:
+        """The first message as it is told."""
+        return task.opening
+
     @abstractmethod
     def _seen(self, task: TaskT, user: UserT) -> Info:
         """What Info has beside what all conversations have."""
@@ -80,7 +84,7 @@ class ScriptedPartner(ABC, Generic[TaskT, UserT]):
         )
         self._turns = 0
         self._over = self._satisfied = False
-        return task.opening, self._info(task, user, "user")
+        return self._opening(task), self._info(task, user, "user")
 
     def hear(self, reply: Reply) -> tuple[str, float, bool, bool, Info]:
         if self._playing is None or self._over:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol, TypeVar
 
-from clawrl_gym.envs.conversation.generated import ConversationTask
 from clawrl_gym.envs.conversation.personas import LIKED
-from clawrl_gym.envs.conversation.problems import answers_in
 from clawrl_gym.envs.draw import Draw
 
 Act = Literal["dislike", "wrong", "thanks", "save", "missing", "leave"]
@@ -21,10 +19,31 @@ PATIENCE = 2
 """Complaints that a user makes; where the next would be due, it leaves."""
 
 
-class Speaker(Protocol):
+class Wished(Protocol):
+    """A task of a user with a wish."""
+
+    @property
+    def persona(self) -> object:
+        """Whose sentences stand in fields with the names of acts."""
+        ...
+
+    @property
+    def target(self) -> str | None:
+        """The file that the accepted text goes to."""
+        ...
+
+    def has_answer(self, text: str) -> bool: ...
+    def score(self, text: str) -> float: ...
+    def is_right(self, text: str) -> bool: ...
+
+
+TaskT = TypeVar("TaskT", bound=Wished, contravariant=True)
+
+
+class Speaker(Protocol[TaskT]):
     """Finds the words for what a user means to say."""
 
-    def say(self, act: Act, task: ConversationTask, reply: str, draw: Draw) -> str:
+    def say(self, act: Act, task: TaskT, reply: str, draw: Draw) -> str:
         """Raises EnvError when no words can be had."""
         ...
 
@@ -32,7 +51,7 @@ class Speaker(Protocol):
 class ScriptedSpeaker:
     """The persona's own sentences, drawn."""
 
-    def say(self, act: Act, task: ConversationTask, reply: str, draw: Draw) -> str:
+    def say(self, act: Act, task: Wished, reply: str, draw: Draw) -> str:
         forms: tuple[str, ...] = getattr(task.persona, act)
         return draw.pick(forms).format(target=task.target)
 
@@ -46,10 +65,10 @@ class Reaction:
     satisfied: bool = False
 
 
-class SimulatedUser:
+class SimulatedUser(Generic[TaskT]):
     """One user in one conversation."""
 
-    def __init__(self, task: ConversationTask, speaker: Speaker, draw: Draw) -> None:
+    def __init__(self, task: TaskT, speaker: Speaker[TaskT], draw: Draw) -> None:
         self.first_score = 0.0
         """How well the first reply fitted the wish."""
         self.first_correct = False
@@ -63,11 +82,10 @@ class SimulatedUser:
 
     def hear(self, text: str, files: Mapping[str, str]) -> Reaction:
         """React to a reply. `files` is the workspace as it is now."""
-        problem, persona = self._task.problem, self._task.persona
         if not self._heard_any:
             self._heard_any = True
-            self.first_score = persona.style.score(text, problem)
-            self.first_correct = persona.right(text, problem)
+            self.first_score = self._task.score(text)
+            self.first_correct = self._task.is_right(text)
         act = self._act_on_file(files) if self._saving else self._act_on_answer(text)
         if act in ("dislike", "wrong", "missing"):
             self._complaints += 1
@@ -77,20 +95,16 @@ class SimulatedUser:
         return Reaction(words, over=act in ("thanks", "leave"), satisfied=act == "thanks")
 
     def _act_on_answer(self, text: str) -> Act:
-        problem, persona = self._task.problem, self._task.persona
-        if not answers_in(text, problem):
+        if not self._task.has_answer(text):
             return "wrong"
-        if persona.style.score(text, problem) < LIKED:
+        if self._task.score(text) < LIKED:
             return "dislike"
-        if not persona.right(text, problem):
+        if not self._task.is_right(text):
             return "wrong"
         return "thanks" if self._task.target is None else "save"
 
     def _act_on_file(self, files: Mapping[str, str]) -> Act:
         """Satisfied by what the file holds, whatever the reply claims."""
-        problem, persona = self._task.problem, self._task.persona
         written = files.get(self._task.target or "", "")
-        is_accepted = (
-            persona.right(written, problem) and persona.style.score(written, problem) >= LIKED
-        )
+        is_accepted = self._task.is_right(written) and self._task.score(written) >= LIKED
         return "thanks" if is_accepted else "missing"

@@ -29,8 +29,8 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The policy judges itself, and learns from its own verdicts and hints."""
     folder = tmp_path_factory.mktemp("hybrid") / "run"
     runs.train(
-        folder, "env=conversation", "trainer=hybrid", "judge=model", "rollout.groups=4",
-        "rollout.group_size=4", *QUICK,
+        folder, "env=conversation", "env.wording=train", "trainer=hybrid", "judge=model",
+        "rollout.groups=4", "rollout.group_size=4", *QUICK,
     )  # fmt: skip
     return folder
 

@@ -83,7 +83,7 @@ def reply_of(text: str) -> Message:
 
 
 def _started(persona: str, seed: int, number: int) -> _Episode:
-    env = ConversationEnv(persona=persona)
+    env = ConversationEnv(persona=persona, wording="train")
     ids = env.task_ids("heldout")
     opening, info = env.reset(seed=seed + number, options={"task": ids[(seed + number) % len(ids)]})
     return _Episode(env, [opening], info)
