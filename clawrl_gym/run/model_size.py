@@ -46,18 +46,18 @@ def settings_note(config: CommandConfig | EvaluateConfig, parameters: int) -> st
     size, fitting = config.policy.size, _fitting(config.policy.model, parameters)
     if size == fitting == SHIPPED_SIZE:
         return None
-    billions = f"{parameters / 1e9:.2g}B"
+    count = f"{parameters / 1e9:.2g}B" if parameters >= 1e7 else f"{parameters:,}"
     if size != fitting:
         made_for = "shipped models" if size == SHIPPED_SIZE else f"models of {_words(size)}"
         return (
             f"settings: conf/size/{size}.yaml, made for {made_for}, and policy.model has "
-            f"{billions} parameters: size={fitting} has those that suit it"
+            f"{count} parameters: size={fitting} has those that suit it"
             + (" (so does leaving policy=tiny out)" if size == SHIPPED_SIZE else "")
         )
     files = [f"conf/size/{size}.yaml"]
     if isinstance(config, CommandConfig) and config.learner.adapter is not None:
         files.append(f"conf/tuned/{size}_lora.yaml")
-    note = f"settings: {' and '.join(files)}, for a model of {billions} parameters"
+    note = f"settings: {' and '.join(files)}, for a model of {count} parameters"
     if parameters >= _BELOW[-1][1]:
         note += ", which is more than they were made for"
     return note
