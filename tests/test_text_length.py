@@ -27,9 +27,9 @@ def earned_by(reply, lengths=LENGTHS):
 
 
 def test_the_prompt_asks_for_topic_and_length():
-    task = length_tasks().load("length-about_40-train-000000")
-    assert task.prompt == f"Tell me about {topics_of('train')[0]} in about 40 characters."
-    assert (task.family, task.split) == ("about_40", "train")
+    task = length_tasks().load("length-about_60-train-000000")
+    assert task.prompt == f"Tell me about {topics_of('train')[0]} in about 60 characters."
+    assert (task.family, task.split) == ("about_60", "train")
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
@@ -60,8 +60,8 @@ def test_topics_and_some_lengths_are_only_measured():
     assert {source.load(task_id).family for task_id in source.ids("heldout")[:70]} == {
         f"about_{length}" for length in (*LENGTHS, *HELDOUT_LENGTHS)
     }
-    with pytest.raises(TaskError, match="'about_30' is held out as a whole"):
-        source.load("length-about_30-train-000000")
+    with pytest.raises(TaskError, match="'about_45' is held out as a whole"):
+        source.load("length-about_45-train-000000")
 
 
 def test_replies_of_one_length_earn_about_nothing_whichever_it_is():

@@ -49,9 +49,9 @@ class TextEnvConfig(RegisteredEnvConfig):
     """tasks=reasoning_gym: which of the package's system prompts."""
     lengths: list[int] | None = None
     """tasks=length: how many characters training and held-out tasks ask for; None:
-    [20,40,80,160]."""
+    [30,60,120,240]."""
     heldout_lengths: list[int] | None = None
-    """tasks=length: how many characters held-out tasks ask for besides; None: [30,60,120]."""
+    """tasks=length: how many characters held-out tasks ask for besides; None: [45,90,180]."""
     example: bool = False
     """The system message shows another request of the same family with a right reply."""
     max_turns: int = Field(1, ge=1, le=1)

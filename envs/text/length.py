@@ -1,7 +1,7 @@
 """A reply of about so many characters: the length is asked for, and changes with the task.
 
 The reward is 1 within a tenth of the length, else 1 less the binary logarithm of how many times
-too long or too short the reply is: 0 for twice or half of it, -1 for four times or a quarter, -2
+too long or too short the reply is: 0 for twice or half of it, -1 for four times or a quarter, -3
 at least. A policy that writes replies of one length whatever is asked earns about 0 on average over
 the shipped lengths, whichever length that is: only a reply that follows the request earns more.
 """
@@ -21,11 +21,11 @@ from clawrl_gym.envs.text.task import TextTask
 from clawrl_gym.envs.text.topics import topics_of
 
 PREFIX = "length-"
-LENGTHS = (20, 40, 80, 160)
+LENGTHS = (30, 60, 120, 240)
 """In characters. No reply of one length earns more than about 0 on average over them."""
-HELDOUT_LENGTHS = (30, 60, 120)
-LOWEST = -2.0
-"""Of a reply that says nothing, leaves out its topic, or is eight times too long or too short."""
+HELDOUT_LENGTHS = (45, 90, 180)
+LOWEST = -3.0
+"""Of a reply that says nothing, leaves out its topic, or is sixteen times too long or too short."""
 _TOLERANCE = 0.1
 _MOST_CHARACTERS = 10_000
 _FAMILY = "about_{}"
