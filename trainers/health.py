@@ -42,7 +42,7 @@ _LAG_UPDATES = 4
 """Updates in a row over which it does."""
 MOST_REFERENCE_DROP = 1.0
 """Nats a token by which the first replies may become less likely: ordinary runs of the shipped
-policies lost up to 0.3, ten times their rate 3.5 in six updates, a hundred times 17."""
+policies lost up to 0.3; at a hundred times their rate 6 after one update, 17 after six."""
 MOST_ENTROPY_RISE = 1.0
 """Nats: ordinary runs rose by up to 0.2, at a hundred times the rate by 1.8."""
 _COLLAPSED_ENTROPY = 0.1
