@@ -9,7 +9,7 @@ import yaml
 from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import FunctionCall, Message, ToolCall
-from clawrl_gym.envs.conversation.personas import PERSONAS
+from clawrl_gym.envs.conversation.personas import HELDOUT_PERSONAS, PERSONAS
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
@@ -70,3 +70,15 @@ def test_results_of_tools_are_understood(call: Call, value: int | None) -> None:
     reply: Message = {"role": "assistant", "content": None, "tool_calls": [called]}
     content = files.result(call)
     assert verdict(reply, {"role": "tool", "tool_call_id": "1", "content": content}) == value
+
+
+@pytest.mark.parametrize(
+    ("persona", "read", "praise"),
+    [("student", 18, 0), ("teacher", 7, 1), ("engineer", 4, 1), ("child", 7, 0), ("clerk", 5, 0)],
+)
+def test_so_many_held_out_complaints_are_read(persona: str, read: int, praise: int) -> None:
+    """The figures of docs/conversation.md; the rules were written without these sentences."""
+    reply: Message = {"role": "assistant", "content": "**Final answer: 7**"}
+    said = HELDOUT_PERSONAS[persona].dislike
+    values = [verdict(reply, {"role": "user", "content": sentence}) for sentence in said]
+    assert (values.count(-1), values.count(1)) == (read, praise)
