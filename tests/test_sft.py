@@ -32,7 +32,6 @@ from clawrl_gym.run.sft_data import SftData, SftReader
 from clawrl_gym.sft import main
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.trainers.supervised import BatchOrder
-from clawrl_gym.trainers.weights import TrainedWeights
 from tests.pages import ROOT
 from tests.tiny_models import TEMPLATE, make_random_model
 
@@ -276,7 +275,7 @@ def test_memory_that_is_short_names_the_keys_of_this_command(
     def full(*_: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(TrainedWeights, "step", full)
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", full)
     with pytest.raises(TrainerError, match=r"lower max_tokens_per_pack=2048"):
         learn(model, str(write(CHATS)))
 
