@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
@@ -16,7 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 import clawrl_gym as cg
-from clawrl_gym.core.errors import ConfigError, ConfigErrors
+from clawrl_gym.core.errors import ConfigError, ConfigErrors, TrainerError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Message, Sample, Turn
 from clawrl_gym.dialogue.chats import read_row
@@ -28,6 +32,7 @@ from clawrl_gym.run.sft_data import SftData, SftReader
 from clawrl_gym.sft import main
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.trainers.supervised import BatchOrder
+from tests.pages import ROOT
 from tests.tiny_models import TEMPLATE, make_random_model
 
 
@@ -230,7 +235,8 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 def weights_of(checkpoint: Path) -> dict[str, torch.Tensor]:
     files = [checkpoint / "model.safetensors", checkpoint / "adapter/adapter_model.safetensors"]
-    return load_file(next(file for file in files if file.exists()))
+    weights: dict[str, torch.Tensor] = load_file(next(file for file in files if file.exists()))
+    return weights
 
 
 @pytest.mark.parametrize("learner", ["adamw", "lora"])
@@ -258,6 +264,20 @@ def test_the_held_out_loss_falls_and_the_checkpoint_is_a_policys_model(
     own = -sum(float(logprobs[t - 1, sample.ids_T[t]]) for t in learned) / len(learned)
     assert own < run.losses[0] - 1
     assert cg.export_run(run.folder, "out").step == run.updates
+    card = Path("out/README.md").read_text()
+    assert "| command | sft (supervised learning) |" in card
+    assert "| environment |" not in card, "no demonstration was played"
+
+
+def test_memory_that_is_short_names_the_keys_of_this_command(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", full)
+    with pytest.raises(TrainerError, match=r"lower max_tokens_per_pack=2048"):
+        learn(model, str(write(CHATS)))
 
 
 class Stopped(Exception):
@@ -303,6 +323,29 @@ def test_a_run_that_was_interrupted_ends_with_the_very_weights(model: Path, lear
 
     assert by_step("whole") == by_step("cut")
     assert main(["resume=cut"]) == 0, "what is done stays done"
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(model: Path) -> None:
+    file = write(CHATS)
+    arguments = [str(file), f"policy.model={model}", "policy.max_model_len=512", "run.dir=sft"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "clawrl_gym.sft", *arguments, "steps=1000000", "batch=4"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("sft: held-out loss after update"):
+                break
+        process.send_signal(signal.SIGINT)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert said.endswith("go on with: python -m clawrl_gym.sft resume=sft\n")
+    assert last_checkpoint(Path("sft"))
 
 
 def test_checkpoints_are_the_newest_and_the_best_on_what_is_held_out(model: Path) -> None:
@@ -357,7 +400,9 @@ def test_the_oracles_episodes_are_learned(
 ) -> None:
     arguments = ["demonstrations=6", "env=toolcall_plain", "batch=3", "epochs=1", "run.dir=demo"]
     assert main([*arguments, f"agent.protocol={protocol}", "heldout=0.3"]) == 0
-    rows = [dict(row) for row in read_json_lines(Path("demo/demonstrations.jsonl"))]
+    rows: list[dict[str, Any]] = [
+        dict(row) for row in read_json_lines(Path("demo/demonstrations.jsonl"))
+    ]
     assert len({row["task"] for row in rows}) == 6
     assert all("train" in row["task"] for row in rows)
     replies = [m for row in rows for m in row["messages"] if m["role"] == "assistant"]
@@ -443,6 +488,8 @@ def test_a_run_goes_on_with_its_own_configuration_and_data(model: Path) -> None:
     assert "together with resume=" in refusals("resume=sft", "epochs=3")
     assert "together with resume=" in refusals("resume=sft", "chats.jsonl")
     assert "holds a run already" in refusals(str(file), f"policy.model={model}", "run.dir=sft")
+    with pytest.raises(ConfigError, match=r"a run of the command sft, expected one of train"):
+        cg.load_config(["resume=sft"])
     Path("rl").mkdir()
     Path("rl/config.yaml").write_text("trainer: {}\n")
     assert "expected a run of the command sft" in refusals("resume=rl")

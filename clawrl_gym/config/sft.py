@@ -17,6 +17,11 @@ FULL_LR, ADAPTER_LR = 2e-5, 2e-4
 """Rates of trl's SFTTrainer, and ten times as much for an adapter, as its documentation advises."""
 
 
+def is_supervised(values: Mapping[str, object]) -> bool:
+    """Whether they are the configuration of a supervised run, of any version."""
+    return "learn_on" in values
+
+
 def _several(value: object) -> object:
     """One name alone is a list of one."""
     return (value,) if isinstance(value, str) else value

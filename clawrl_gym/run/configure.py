@@ -17,6 +17,7 @@ from clawrl_gym.config import (
     SftConfig,
 )
 from clawrl_gym.config.compose import compose, split_search_path
+from clawrl_gym.config.sft import is_supervised
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.checkpoints import is_run, run_of
 from clawrl_gym.policy.models import is_shipped
@@ -134,7 +135,14 @@ def _train_config(arguments: list[str]) -> RunConfig:
     config = _composed("train", arguments, RunConfig)
     if config.resume is None:
         return config
-    stored = RunFolder(Path(config.resume)).read_config(RunConfig)
+    folder = RunFolder(Path(config.resume))
+    if is_supervised(folder.read_values()):
+        raise ConfigError(
+            f"got resume={config.resume}, a run of the command sft, expected one of train: begin "
+            f"RL with its weights, policy.model={config.resume}, or go on with "
+            f"python -m clawrl_gym.sft resume={config.resume}"
+        )
+    stored = folder.read_config(RunConfig)
     overrides, places = split_search_path(arguments)
     names = [override.lstrip("+").split("=", 1)[0] for override in overrides]
     foreign = [name for name in names if name not in _WITH_RESUME]
@@ -213,7 +221,7 @@ def _sft_config(arguments: list[str]) -> SftConfig:
                 "keeps its own configuration"
             )
         values = RunFolder(Path(config.resume)).read_values()
-        if "epochs" not in values:
+        if not is_supervised(values):
             raise ConfigError(f"got resume={config.resume}, expected a run of the command sft")
         changed = {"resume": config.resume, "dry_run": config.dry_run}
         return SftConfig.of(values).model_copy(update=changed)

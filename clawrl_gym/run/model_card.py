@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from clawrl_gym.config.part import leaf
+from clawrl_gym.config.sft import is_supervised
 from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
@@ -132,6 +133,9 @@ _SETTINGS = {
     "learning rate": "learner.lr",
     "sampling temperature": "policy.sampling.temperature",
     "context in tokens": "policy.max_model_len",
+    "demonstrations": "demonstrations",
+    "epochs": "epochs",
+    "sequences of a batch": "batch",
     "seed": "seed",
 }
 
@@ -139,7 +143,12 @@ _SETTINGS = {
 def _settings(values: dict[str, object]) -> Iterator[tuple[str, object]]:
     """What matters of a run's configuration, as far as it is there."""
     serves = "learn" in values
-    yield "command", "serve (live conversations)" if serves else "train"
+    if is_supervised(values):
+        yield "command", "sft (supervised learning)"
+        if not values.get("demonstrations"):
+            values = {name: part for name, part in values.items() if name != "env"}
+    else:
+        yield "command", "serve (live conversations)" if serves else "train"
     mixture = leaf(values, "mixture")
     if isinstance(mixture, dict) and mixture:
         yield "environments", ", ".join(mixture)

@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 from clawrl_gym.config import SftConfig, TrainerConfig
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.files import private_files, replace_text
 from clawrl_gym.core.folder_lock import lock_folder
 from clawrl_gym.core.interrupt import INTERRUPTS
@@ -48,6 +48,7 @@ HELDOUT_LOSS = "sft/heldout_loss"
 DATA_FILE = "data.json"
 """Of the run's folder: what it learns from, as a digest."""
 DEMONSTRATIONS_FILE = "demonstrations.jsonl"
+_PACK = "max_tokens_per_pack"
 _KEPT = 2
 """Newest checkpoints, where learner.keep_checkpoints is no number."""
 
@@ -213,6 +214,8 @@ def _learn(plan: SftPlan, stop: threading.Event, on_phase: OnPhase) -> SftRun:
     try:
         loop = _Loop(config, folder, data, order, updates, learner, metrics, on_phase)
         loop.run(stop)
+    except TrainerError as error:  # what it advises has another name here
+        raise TrainerError(str(error).replace(f"trainer.{_PACK}", _PACK)) from error
     finally:
         metrics.close()
     return SftRun(folder.path, learner.updates, loop.losses, data)
