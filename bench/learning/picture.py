@@ -46,7 +46,8 @@ def write_curves(results: Results, path: Path, title: str) -> None:
                 dashed=arm != own,
             )
         )
-        keys.append((_COLOURS[own], name))
+        if arm == own:
+            keys.append((_COLOURS[own], name))
     chart = line_chart(series, width=CHART_WIDTH, height=CHART_HEIGHT, label=title)
     write_picture(path, title, keys, chart)
 
