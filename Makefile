@@ -3,6 +3,8 @@ SHELL := /bin/bash
 BUILD ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu)
 PY := .venv/bin/python
 ARGS ?=
+# What `make train` trains on a GPU without ARGS: a pretrained model from the package index.
+GPU_RECIPE := policy=smollm2 env=length
 # Tests wait for others at times: one worker more than there are cores.
 WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS)
@@ -23,9 +25,9 @@ setup:  ## virtual environment, system packages (as root), what a user needs; BU
 develop:  ## setup, and what tests and checks need
 	@locks/install.sh $(BUILD) dev
 
-train: setup  ## train the tiny policy in real sandboxes; ARGS="env=gui trainer.steps=3"
+train: setup  ## train the tiny policy in real sandboxes, on a GPU a pretrained model; ARGS="env=gui trainer.steps=3"
 	@case "$(ARGS)" in *gui*) locks/browser.sh ;; esac
-	@$(PY) -m clawrl_gym.train $(ARGS)
+	@$(PY) -m clawrl_gym.train $(or $(ARGS),$(if $(filter gpu,$(BUILD)),$(GPU_RECIPE)))
 
 serve: setup  ## serve a policy that learns from live conversations; ARGS="gateway.port=8808"
 	@$(PY) -m clawrl_gym.serve $(ARGS)

@@ -209,10 +209,11 @@ def test_where_a_full_pack_does_not_fit_it_is_said_what_to_set() -> None:
     config = load_config(["policy=qwen3_4b", "learner=lora", "learner.base=served"])
     shape = shape_of(config)
     here = ModelPlan("cuda", None, shape, needs_of(config, shape, "cuda"), 24.0)
-    (first, second) = notes_of(config, here)
+    (settings, first, second) = notes_of(config, here)
+    assert settings.startswith("settings: conf/size/4b.yaml and conf/tuned/4b_lora.yaml, for")
     assert "set learner.base=nf4" in first
     assert "downloaded" in second
-    assert len(list(notes_of(config, replace(here, gpu_gib=80.0)))) == 1
+    assert list(notes_of(config, replace(here, gpu_gib=80.0))) == [settings, second]
 
 
 def test_without_its_package_4_and_8_bits_are_refused_before_a_start(

@@ -237,3 +237,30 @@ def test_a_share_of_nothing_is_left_out() -> None:
         "judge/abstained": 0.0, "judge/hinted": 0.0, "judge/mean": 0.0,
     }  # fmt: skip
     assert judged_shares({"agree": 3, "disagree": 1})["judge/agreement"] == 0.75
+
+
+async def test_rates_and_time_left_are_right_for_updates_slower_than_any_window() -> None:
+    """An update a minute, whose tokens come in its first ten seconds, while the learner waits."""
+    clock = [1000.0]
+    stats = GatewayStats()
+    served: Any = SimpleNamespace(gateway=SimpleNamespace(**vars(GATEWAY) | {"stats": stats}))
+    collector: Any = SimpleNamespace(counters=Counter(), ready_groups=0)
+    pool: Any = SimpleNamespace(in_flight=0)
+    counts = TrainingCounts(6, served, pool, FLOW, collector, now=lambda: clock[0])
+    clock[0] += 40.0  # vLLM starts
+    counts.gauges()
+    rows = []
+    for version in range(1, 5):
+        for second in range(120):
+            clock[0] += 0.5
+            stats.tokens_sampled += 300 if second < 20 else 0
+            if second % 10 == 0:
+                task = TaskRef("t", 0, "train")
+                counts.count(Episode("e", 1, task, StopReason.TERMINATED, 1.0, 2))
+            counts.gauges()
+        rows.append(await counts.of_update(update(version)))
+        during = counts.gauges()
+        assert during["rollout/tokens_per_s"] == pytest.approx(100.0, rel=0.02)
+    assert [row["rollout/tokens_per_s"] for row in rows] == pytest.approx([100.0] * 4, rel=0.02)
+    assert [row["rollout/episodes_per_s"] for row in rows] == pytest.approx([0.2] * 4, rel=0.02)
+    assert [row["time/left_s"] for row in rows] == pytest.approx([300.0, 240.0, 180.0, 120.0])

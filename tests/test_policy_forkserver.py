@@ -42,7 +42,9 @@ async def open_fork_server(
     opened: list[ForkServer], folder: Path, how: str = "serves"
 ) -> ForkServer:
     with (folder / "log").open("ab") as output:
-        fork_server = await ForkServer.open([sys.executable, "-c", CHILD, how], os.environ, output)
+        fork_server = await ForkServer.open(
+            [sys.executable, "-c", CHILD, how], os.environ, output, folder
+        )
     opened.append(fork_server)
     return fork_server
 

@@ -146,3 +146,24 @@ def test_a_port_that_is_taken_is_a_configuration_error() -> None:
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"policy\.port={port} .*another program"):
             launch.reserve_port(port)
+
+
+def test_a_server_names_its_model_as_every_other_run_does() -> None:
+    """What vLLM compiles is found again under the name of the model only."""
+    argv = launch.command(PolicyConfig(), shipped_dir("tiny"), 1, "cpu", path="current")
+    assert argv[argv.index("--model") + 1] == "current"
+    assert argv[argv.index("--dtype") + 1] == "float32", "read from the folder itself"
+
+
+def test_a_process_in_another_folder_finds_the_same_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert launch.module_path({"PYTHONPATH": ".:/a"}) == f"{tmp_path}:/a:{tmp_path}"
+    assert launch.module_path({}) == str(tmp_path)
+
+
+def test_nothing_is_compiled_until_somebody_decides_it() -> None:
+    assert launch.is_eager(PolicyConfig())
+    assert launch.is_eager(PolicyConfig(enforce_eager=True))
+    assert not launch.is_eager(PolicyConfig(enforce_eager=False))

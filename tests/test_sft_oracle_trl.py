@@ -89,8 +89,9 @@ def write(rows: list[dict[str, Any]], folder: Path) -> Path:
 def arguments(model: Path, file: Path, steps: int, *more: str) -> list[str]:
     return [
         str(file), f"policy.model={model}", f"run.dir={file.parent / 'run'}", "heldout=0",
-        f"batch={BATCH}", f"epochs={EPOCHS}", f"seed={SEED}", "learner.warmup_steps=0", "learner.weight_decay=0",
-        f"learner.min_lr_ratio={1 / steps}", "learner.lr=2e-3", *more,
+        f"batch={BATCH}", f"epochs={EPOCHS}", f"seed={SEED}", "learner.lr=2e-3",
+        "learner.warmup_steps=0", "learner.weight_decay=0", f"learner.min_lr_ratio={1 / steps}",
+        *more,
     ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError, boundary
 from clawrl_gym.core.ownership import OWNER, OWNER_NAME
+from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.core.types import Sample, StepStats, Taught
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.probe import Reading
@@ -66,7 +67,7 @@ class Learner:
         if temperature <= 0:
             raise TrainerError(f"got a sampling temperature of {temperature}, expected above 0")
         check_objectives(trainer, learner)
-        torch.set_num_threads(learner.threads)
+        torch.set_num_threads(threads_of(learner.threads))
         torch.manual_seed(seed)
         self.trainer, self.config, self.seed = trainer, learner, seed
         self.model_dir = Path(model_dir)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from clawrl_gym.comparison.measurement import Measurement
 from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, RunFolderConfig
-from clawrl_gym.config.compose import compose, groups_of, split_search_path
+from clawrl_gym.config.compose import groups_of, split_search_path
 from clawrl_gym.core.controls import Control
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.run.contradictions import idle_control
+from clawrl_gym.run.model_size import compose_sized
 from clawrl_gym.trainers.algorithm import build_algorithm
 
 CONTROL_MARK = "-control-"
@@ -33,7 +34,7 @@ _RESERVED = {
     "environments": "matrix=[NAME,NAME]",
 }
 """Keys of a run that the bench sets itself, and what to give instead."""
-_OF_MEASURING = frozenset({"policy", "gateway", "live", "rollout", "eval", "sandbox"})
+_OF_MEASURING = frozenset({"policy", "size", "gateway", "live", "rollout", "eval", "sandbox"})
 """Groups and parts of a run's keys that hold for a measurement, too."""
 _OF_ENVIRONMENT = frozenset({"env", "agent"})
 """Those that hold where the recipes' own environment is measured."""
@@ -256,11 +257,11 @@ def _recipe(config: BenchConfig, name: str, overrides: tuple[str, ...]) -> _Reci
     _check_option("experiment", name, split_search_path(overrides)[1])
     own = tuple(override for override in overrides if _key(override) not in _ONLY_MEASURED)
     try:
-        recipe = compose("train", [f"experiment={name}", *own], RunConfig)
+        recipe = compose_sized("train", [f"experiment={name}", *own], RunConfig)
         if config.episodes is not None:
             steps = max(1, round(config.episodes / episodes_per_update(recipe)))
             own = (*own, f"trainer.steps={steps}")
-            recipe = compose("train", [f"experiment={name}", *own], RunConfig)
+            recipe = compose_sized("train", [f"experiment={name}", *own], RunConfig)
     except ConfigError as error:
         raise ConfigError(f"experiment {name!r} does not take this: {error}") from error
     return _Recipe(name, recipe, own)
@@ -278,7 +279,8 @@ def _columns(
     kinds = {domain.env.type for recipe in recipes for domain in recipe.domains.values()}
 
     def measured(name: str, extra: Sequence[str]) -> EvaluateConfig:
-        return compose("evaluate", [*search_path, f"env={name}", *shared, *extra], EvaluateConfig)
+        arguments = [*search_path, f"env={name}", *shared, *extra]
+        return compose_sized("evaluate", arguments, EvaluateConfig)
 
     configs: dict[str, EvaluateConfig] = {}
     for name in config.matrix:

@@ -10,9 +10,9 @@ from clawrl_gym.comparison.plan import PlannedRun, baselines_of, plan_runs, quot
 from clawrl_gym.comparison.record import read_record
 from clawrl_gym.comparison.runner import check_settings
 from clawrl_gym.config import BenchConfig, RunConfig
-from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigErrors
 from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.model_size import compose_sized
 from clawrl_gym.run.preflight import Preflight, preflight_evaluation, preflight_training
 from clawrl_gym.run.problems import Problems
 
@@ -34,7 +34,7 @@ def preflight_comparison(config: BenchConfig) -> tuple[list[PlannedRun], RecipeP
             continue
         arguments = [*run.arguments, f"run.dir={quoted(_empty(run.folder))}"]
         try:
-            plans[run.recipe] = preflight_training(compose("train", arguments, RunConfig))
+            plans[run.recipe] = preflight_training(compose_sized("train", arguments, RunConfig))
         except ConfigErrors as errors:
             problems.lines += [f"experiment {run.recipe!r}: {line}" for line in errors.lines]
             break

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -32,6 +33,7 @@ from clawrl_gym.core.plugins import (
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
 
 C = TypeVar("C", bound=Part)
 _SEAMS: Mapping[str, Seam] = {
@@ -92,10 +94,34 @@ def _composed(
     config_name: str, overrides: Sequence[str], places: Sequence[str], model: type[Part]
 ) -> dict[str, object]:
     """Plain values, as Hydra composes them. Raises ConfigError."""
-    import hydra
-    from hydra.errors import HydraException
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+
+    with _hydra_errors(overrides, model):
+        composed = _by_hydra(config_name, overrides, places)
+        return cast(dict[str, object], OmegaConf.to_container(composed, resolve=True))
+
+
+def choices(config_name: str, arguments: Sequence[str]) -> dict[str, str]:
+    """The option of each group that a command line leads to, its recipe's choices included.
+
+    Raises ConfigError.
+    """
+    overrides, places = split_search_path(arguments)
+    _, overrides = listed_envs(overrides, config_name)
+    with _hydra_errors(overrides, RunConfig):
+        composed = _by_hydra(config_name, overrides, places, with_hydra=True)
+    return dict(composed.hydra.runtime.choices)
+
+
+def _by_hydra(
+    config_name: str,
+    overrides: Sequence[str],
+    places: Sequence[str],
+    *,
+    with_hydra: bool = False,
+) -> DictConfig:
+    """`with_hydra`: with what Hydra says of itself."""
+    import hydra
 
     names = [_name(override) for override in overrides]
     groups = groups_of(config_name, places)
@@ -106,12 +132,21 @@ def _composed(
     overrides = [_forced(_with_plugin(override, groups), groups) for override in overrides]
     if places:
         overrides.append(f"{_SEARCH_PATH}=[{','.join(map(_quoted, places))}]")
+    _check_values(overrides, groups, config_name)
+    with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        return hydra.compose(config_name, overrides=overrides, return_hydra_config=with_hydra)
+
+
+@contextmanager
+def _hydra_errors(overrides: Sequence[str], model: type[Part]) -> Iterator[None]:
+    """Whatever Hydra and OmegaConf raise, as a ConfigError in one line."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
     try:
-        _check_values(overrides, groups, config_name)
-        with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            composed = hydra.compose(config_name, overrides=overrides)
-        return cast(dict[str, object], OmegaConf.to_container(composed, resolve=True))
+        yield
     except (HydraException, OmegaConfBaseException) as error:
+        names = [_name(override) for override in overrides]
         raise ConfigError(_hydra_message(error, names, model)) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"a recipe is no YAML: {' '.join(str(error).split())}") from error

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from clawrl_gym.config.part import Part
+from clawrl_gym.config.part import Part, Threads
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS
 
 _ENVS_PER_WORKER = 128
@@ -168,10 +168,9 @@ class AdapterConfig(Part):
     """LoRA: beside each chosen weight W of the frozen model, (alpha / rank) B A is trained."""
 
     rank: int = Field(16, ge=1)
-    alpha: int = Field(256, ge=1)
-    """With 256 an update of the tiny policy moves about as far as one of all weights at the same
-    `learner.lr`, whatever the rank: no rate has to be chosen anew. With 32, which is usual
-    elsewhere, take a rate about eight times as high."""
+    alpha: int = Field(32, ge=1)
+    """With 32 the best rate is about ten times that of all weights, whatever the rank ("LoRA
+    Without Regret", 2025), which `learner=lora` takes for each size of models."""
     modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
     """Names of linear layers, such as [q_proj,v_proj]; the output head is none of them."""
 
@@ -261,8 +260,8 @@ class LearnerConfig(Part):
     most_without_gradient: int | None = Field(10, ge=1)
     """Updates in a row without any gradient that end a run, each of which is reported with its
     cause; held-out tasks are measured first. None goes on. `serve` never ends by them."""
-    threads: int = Field(1, ge=1)
-    """Torch threads of the learner on a CPU."""
+    threads: Threads = 1
+    """Torch threads of the learner on a CPU. `auto`: half of its machine's cores."""
     publish: Literal["always", "if_not_worse"] = "always"
     """`if_not_worse`: `guards` look at each update before its weights serve; one that they refuse
     is undone, its samples count as used. It takes a checkpoint of every update."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import validation_message
+
+Threads = Literal["auto"] | Annotated[int, Field(ge=1)]
+"""A number of threads; `auto`: of the cores of the machine that runs them."""
 
 
 class Part(BaseModel):

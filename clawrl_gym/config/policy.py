@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from clawrl_gym.config.part import Part
+from clawrl_gym.config.part import Part, Threads
 
 
 class SamplingConfig(Part):
@@ -38,6 +38,9 @@ class PolicyConfig(Part):
     """`tiny`, or `tiny_skills`, both shipped; a folder, a run (runs/NAME
     is its newest checkpoint, runs/NAME/checkpoints/000050 one of them), where one was copied
     (`learner.remote_checkpoints`: s3://BUCKET/NAME), or a Hugging Face id."""
+    size: str = "tiny"
+    """Option of conf/size/ that brought the settings which depend on the model's size: chosen by
+    policy=, or by the number of parameters of `model`; size=NAME takes another one."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
     max_model_len: int = Field(2048, ge=128)
     """Context, in tokens."""
@@ -65,10 +68,12 @@ class PolicyConfig(Part):
     requests for further ones wait inside until all replies with another one have ended. `auto`: one
     for each user that there is when `serve` begins and 3 for the run's own and for versions that
     end; 32 at most."""
-    threads: int = Field(1, ge=1)
-    """CPU build: OpenMP threads of each server's engine."""
-    enforce_eager: bool = True
-    """Skip compilation: starts sooner, decodes somewhat slower."""
+    threads: Threads = 1
+    """CPU build: OpenMP threads of each server's engine. `auto`: half of its machine's cores,
+    shared among the servers; the learner has the other half."""
+    enforce_eager: bool | None = None
+    """Skip compilation and CUDA graphs: starts sooner, decodes slower. None: a run on a GPU
+    compiles where its length pays that back, and says so; a CPU never does."""
     start_timeout_s: float = Field(900.0, gt=0)
     request_timeout_s: float = Field(120.0, gt=0)
     max_restarts: int = Field(2, ge=0)

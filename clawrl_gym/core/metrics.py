@@ -159,7 +159,7 @@ def judged_shares(counts: Mapping[str, float]) -> dict[str, float]:
 
 
 class RateWindow:
-    """Amount per second over the last `window_s` seconds; not thread-safe."""
+    """Amount per second over the last `window_s` seconds, or a longer time; not thread-safe."""
 
     def __init__(self, window_s: float = 10.0) -> None:
         self._window_s = window_s
@@ -172,14 +172,20 @@ class RateWindow:
         self._first_s = now_s if self._first_s is None else self._first_s
         self._events.append((now_s, amount))
 
-    def rate(self, now_s: float | None = None) -> float:
-        """Per second; a window that is not full yet is divided by its age, at least a second."""
+    def rate(self, now_s: float | None = None, since_s: float | None = None) -> float:
+        """Per second; a window that is not full yet is divided by its age, at least a second.
+
+        `since_s`: a window that would begin later begins there, so that it holds a whole update.
+        What is older than the window is forgotten.
+        """
         now_s = time.monotonic() if now_s is None else now_s
-        while self._events and self._events[0][0] <= now_s - self._window_s:
+        begin_s = now_s - self._window_s
+        begin_s = begin_s if since_s is None else min(begin_s, since_s)
+        while self._events and self._events[0][0] <= begin_s:
             self._events.popleft()
         if self._first_s is None:
             return 0.0
-        age_s = min(self._window_s, max(1.0, now_s - self._first_s))
+        age_s = min(now_s - begin_s, max(1.0, now_s - self._first_s))
         return sum(amount for _, amount in self._events) / age_s
 
 

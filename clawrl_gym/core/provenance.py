@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.redact import hidden_argument
@@ -135,6 +135,13 @@ def cpu_flags() -> set[str]:
 def usable_cores() -> int:
     """Cores this process may run on, not those of the machine."""
     return len(os.sched_getaffinity(0))
+
+
+def threads_of(wanted: Literal["auto"] | int, sharing: int = 1) -> int:
+    """A number of threads; `auto`: half of the cores that this process may run on, since engine and
+    learner run at once and threads that wait for a core hold up all others; divided among `sharing`
+    processes."""
+    return max(1, usable_cores() // 2 // sharing) if wanted == "auto" else wanted
 
 
 def memory_total_gb() -> float:

@@ -26,7 +26,8 @@ class AdapterLoad:
         async def take() -> float:
             with contextlib.suppress(PolicyError):  # a start, or an attempt, may have it already
                 await client.unload_adapter(adapter.name, self._timeout_s)
-            await client.load_adapter(adapter.name, str(adapter.folder), self._timeout_s)
+            folder = str(adapter.folder.absolute())  # the server runs in another one
+            await client.load_adapter(adapter.name, folder, self._timeout_s)
             return 0.0
 
         async with self._client() as client:

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import BinaryIO
 
 from clawrl_gym.policy.vllm_process import FORKSERVER_VARIABLE
@@ -66,9 +67,9 @@ class ForkServer:
 
     @classmethod
     async def open(
-        cls, argv: Sequence[str], environment: Mapping[str, str], output: BinaryIO
+        cls, argv: Sequence[str], environment: Mapping[str, str], output: BinaryIO, folder: Path
     ) -> ForkServer:
-        """Start it, from a thread that lives as long as it shall."""
+        """Start it in a folder, from a thread that lives as long as it shall."""
         parent_socket, child_socket = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=parent_socket)
         try:
@@ -80,6 +81,7 @@ class ForkServer:
                 env={**environment, FORKSERVER_VARIABLE: str(child_socket.fileno())},
                 pass_fds=(child_socket.fileno(),),
                 start_new_session=True,
+                cwd=folder,
             )
         except BaseException:
             writer.close()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.files import cache_root
+from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.policy.models import Device, checkpoint_dtype, sees
 from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
 from clawrl_gym.policy.weights import layer_shapes, weight_files
@@ -31,6 +33,16 @@ def adapter_slots(config: PolicyConfig, users: int = 0) -> int:
     if config.max_adapters != "auto":
         return config.max_adapters
     return min(max(users, 1) + _OTHER_ADAPTERS, _MOST_ADAPTERS)
+
+
+def is_eager(config: PolicyConfig) -> bool:
+    """Whether vLLM compiles nothing, as where nobody has decided."""
+    return config.enforce_eager is not False
+
+
+def _servers_here(config: PolicyConfig) -> int:
+    """How many of the servers share this machine's cores."""
+    return config.servers if config.placement == "driver" else 1
 
 
 def reserve_port(port: int, host: str = HOST) -> socket.socket:
@@ -58,6 +70,11 @@ def reserve_port(port: int, host: str = HOST) -> socket.socket:
     return probe
 
 
+def compile_cache() -> Path:
+    """Where vLLM keeps what it compiled, for the next run with the same model and settings."""
+    return cache_root() / "vllm"
+
+
 def command(
     config: PolicyConfig,
     model_dir: Path,
@@ -65,15 +82,18 @@ def command(
     device: Device,
     host: str = HOST,
     adapter: AdapterConfig | None = None,
+    path: str | None = None,
 ) -> list[str]:
     """The server's argv. The key is not in it: other users can read it.
 
-    `adapter`: the form of those that are loaded while it serves; None: there are none.
+    `adapter`: the form of those that are loaded while it serves; None: there are none. `path`: how
+    the server itself names `model_dir`; what it compiled is found again under the same name only.
     """
     # vLLM's own `auto` would serve a float32 checkpoint in bfloat16
     dtype = checkpoint_dtype(model_dir) if config.dtype == "auto" else config.dtype
     argv = [sys.executable, "-m", "clawrl_gym.policy.vllm_process"]
-    argv += ["--model", str(model_dir), "--served-model-name", MODEL_NAME, "--dtype", dtype]
+    argv += ["--model", str(path or model_dir), "--served-model-name", MODEL_NAME]
+    argv += ["--dtype", dtype]
     argv += ["--host", host, "--port", str(port)]
     argv += ["--max-model-len", str(config.max_model_len)]
     argv += ["--max-num-seqs", str(config.max_num_seqs)]
@@ -92,7 +112,7 @@ def command(
         if config.images.processor:
             argv += ["--mm-processor-kwargs", json.dumps(config.images.processor)]
     argv += [] if adapter is None else _adapter_options(config, model_dir, adapter)
-    if config.enforce_eager:
+    if is_eager(config):
         argv += ["--enforce-eager"]
     if config.tool_parser:
         argv += ["--enable-auto-tool-choice", "--tool-call-parser", config.tool_parser]
@@ -105,6 +125,12 @@ def command(
     else:
         argv += ["--gpu-memory-utilization", str(config.gpu_memory_utilization)]
     return argv
+
+
+def module_path(base: Mapping[str, str]) -> str:
+    """PYTHONPATH of a process in another folder, which finds the modules that this one finds."""
+    entries = filter(None, base.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join([*map(os.path.abspath, entries), str(Path.cwd())])
 
 
 def _adapter_options(config: PolicyConfig, model_dir: Path, adapter: AdapterConfig) -> list[str]:
@@ -151,11 +177,11 @@ def environment(
         values["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     if device == "cpu":
         values |= {
-            "OMP_NUM_THREADS": str(config.threads),
+            "OMP_NUM_THREADS": str(threads_of(config.threads, _servers_here(config))),
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # cores are shared with the learner
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the worker lives in the engine's process
         }
-        if config.enforce_eager:  # else vLLM compiles helpers at the first request, by g++
+        if is_eager(config):  # else vLLM compiles helpers at the first request, by g++
             values["TORCHDYNAMO_DISABLE"] = "1"
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         values.pop(name, None)

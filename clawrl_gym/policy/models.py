@@ -92,6 +92,15 @@ def find_model(model: str) -> Path | None:
     return None
 
 
+def hub_parameters(model: str) -> int | None:
+    """How many parameters the hub says that a model has; None where it says nothing."""
+    with _hub_errors(model):
+        from huggingface_hub import HfApi
+
+        told = HfApi().model_info(model, timeout=_HUB_ANSWER_S).safetensors
+    return None if told is None else told.total
+
+
 def _local(model: str) -> Path | None:
     """The folder of a model that is here; None for an id of the hub."""
     if model in SHIPPED:

@@ -196,15 +196,22 @@ class PolicyServer:
                 self._config, self.key, self._device, base, adapters=self._adapter is not None
             )
             environment["TMPDIR"] = str(self._scratch_of_process().path)
+            environment.setdefault("VLLM_CACHE_ROOT", str(launch.compile_cache()))
+            environment["PYTHONPATH"] = launch.module_path(base)
             with self._log_path.open("ab") as output:
-                self._fork_server = await ForkServer.open(self._argv(), environment, output)
+                # By a relative name: vLLM finds what it compiled for a model of the same name only.
+                self._fork_server = await ForkServer.open(
+                    self._argv(), environment, output, self.folder.current.parent
+                )
         return await self._fork_server.server()
 
     def _argv(self) -> list[str]:
         """Of the fork server and so of all servers that it forks."""
+        current = self.folder.current
         return launch.command(
-            self._config, self.folder.current, self._port, self._device, self._host, self._adapter
-        )
+            self._config, current, self._port, self._device, self._host, self._adapter,
+            path=current.name,
+        )  # fmt: skip
 
     async def _close_fork_server(self) -> None:
         if self._fork_server is not None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
-from clawrl_gym.policy.models import model_config
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.policy.models import find_model, hub_parameters, model_config
 from clawrl_gym.policy.weights import layer_shapes, shapes, weight_files
 
 Layers = Mapping[str, list[list[int]]]
@@ -68,6 +69,21 @@ def shape_of_hub_model(model: str) -> ModelShape | None:
     """Of a model that is not here; None for one that no preset names."""
     known: dict[str, dict[str, object]] = json.loads(HUB_MODELS.read_text("utf-8"))
     return shape_of_config(known[model]) if model in known else None
+
+
+def parameters_of(model: str) -> int | None:
+    """Number of parameters of what `policy.model` names, or of what the hub says of an id.
+
+    Downloads no weights. None where nobody says it, as for what is wrong or cannot be reached.
+    """
+    shape = shape_of_hub_model(model)
+    if shape is not None:
+        return shape.parameters
+    try:
+        folder = find_model(model)
+        return hub_parameters(model) if folder is None else shape_of_folder(folder).parameters
+    except ConfigError:  # whoever loads the model reports it
+        return None
 
 
 def shape_of_config(config: Mapping[str, object]) -> ModelShape:

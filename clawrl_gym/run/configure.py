@@ -24,6 +24,7 @@ from clawrl_gym.policy.models import is_shipped
 from clawrl_gym.policy.remote_run import pinned_model
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import kept_model
+from clawrl_gym.run.model_size import compose_sized
 from clawrl_gym.run.repeat import FLAG, repeated, split_config
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
@@ -103,7 +104,7 @@ def _composed(command: Command, arguments: list[str], model: type[C]) -> C:
     """From `conf/`, or with `--config` from what an earlier run wrote."""
     file, overrides = split_config(arguments)
     if file is None:
-        return compose(command, overrides, model)
+        return compose_sized(command, overrides, model)
     config = repeated(file, overrides, command, model)
     kept = kept_model(file.parent, config.policy.model)  # the checkpoint that it began with is gone
     return config if kept is None else _with_model(config, str(kept))
@@ -188,7 +189,7 @@ def _judged(config: ServeConfig, arguments: list[str]) -> ServeConfig:
     names = {override.lstrip("+~").partition("=")[0] for override in overrides}
     if file is not None or names & _CHOICE_OF_JUDGE or is_shipped(config.policy.model):
         return config
-    return compose("serve", ["judge=chain", *arguments], ServeConfig)
+    return compose_sized("serve", ["judge=chain", *arguments], ServeConfig)
 
 
 def _as_begun(config: ServeConfig) -> ServeConfig:
@@ -209,7 +210,7 @@ def _sft_config(arguments: list[str]) -> SftConfig:
         raise ConfigError(f"got {FLAG}, expected keys, or resume=FOLDER to go on with a run")
     places = _bare(arguments)
     overrides = [argument for argument in arguments if argument not in places]
-    config = compose("sft", overrides, SftConfig)
+    config = compose_sized("sft", overrides, SftConfig)
     names = {name.lstrip("+~").partition("=")[0] for name in overrides}
     if config.resume is not None:
         foreign = sorted(names - set(_WITH_SFT_RESUME)) + places

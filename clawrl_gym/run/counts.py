@@ -52,16 +52,21 @@ class TrainingCounts:
         flow: Flow,
         collector: Collector,
         of_tasks: Callable[[], Mapping[str, float]] = dict,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`of_tasks`: what there is to know of how tasks are drawn."""
+        """`of_tasks`: what there is to know of how tasks are drawn. `now`: the clock, in
+        seconds."""
+        self._now = now
         self._of_tasks = of_tasks
         self._total_steps = total_steps
         self._served = served
         self._pool = pool
         self._flow = flow
         self._collector = collector
-        self._started_s = time.monotonic()
-        self._first_update_s: float | None = None
+        self._started_s = now()
+        self._marks_s: list[float] = []
+        """When training began, the gauges being asked for, and updates came; the newest two."""
+        self._first_update_s = math.nan
         self._updates = 0
         self._episodes: list[Episode] = []
         """With a reward, since the last update."""
@@ -78,7 +83,7 @@ class TrainingCounts:
         """Episodes are counted here, turns and verdicts by the collector."""
         if not isinstance(event, Episode):
             return
-        self._episode_rate.add(1)
+        self._episode_rate.add(1, self._now())
         if event.error is not None:
             prefix = FAILURES_PREFIX if event.stop_reason.is_failure else ERRORS_PREFIX
             self._errors[f"{prefix}{event.stop_reason.value}"] += 1
@@ -87,32 +92,41 @@ class TrainingCounts:
             self._episodes.append(event)
 
     def gauges(self) -> dict[str, float]:
-        gateway = self._served.gateway
-        self._token_rate.add(gateway.stats.tokens_sampled - self._counted_tokens)
+        """Rates are over the newest update and what came since, at least."""
+        return self._gauges(self._marks_s[0] if self._marks_s else None)
+
+    def _gauges(self, since_s: float | None) -> dict[str, float]:
+        gateway, now_s = self._served.gateway, self._now()
+        self._marks_s = self._marks_s or [now_s]
+        self._token_rate.add(gateway.stats.tokens_sampled - self._counted_tokens, now_s)
         self._counted_tokens = gateway.stats.tokens_sampled
         return {
-            "rollout/tokens_per_s": self._token_rate.rate(),
-            "rollout/episodes_per_s": self._episode_rate.rate(),
+            "rollout/tokens_per_s": self._token_rate.rate(now_s, since_s),
+            "rollout/episodes_per_s": self._episode_rate.rate(now_s, since_s),
             "rollout/in_flight": float(self._pool.in_flight),
             "rollout/in_flight_limit": float(self._flow.limit),
             "groups/ready": float(self._collector.ready_groups),
             "policy/version": float(gateway.version),
-            ELAPSED_S: time.monotonic() - self._started_s,
+            ELAPSED_S: now_s - self._started_s,
             **_judging(self._collector.counters),
         }
 
     async def of_update(self, update: Update) -> dict[str, float]:
-        now_s = time.monotonic()
-        self._first_update_s = self._first_update_s or now_s
+        """Rates are over this update, from the one before."""
+        now_s = self._now()
+        began_s = self._marks_s[-1] if self._marks_s else math.nan
+        gauges = self._gauges(self._marks_s[-1] if self._marks_s else None)
         self._updates += 1
+        self._first_update_s = now_s if self._updates == 1 else self._first_update_s
+        self._marks_s = [self._marks_s[-1], now_s]
         values = {
             "learner/waited_s": update.waited_s,
-            LEFT_S: self._left_s(update.version, now_s),
+            LEFT_S: self._left_s(update.version, began_s, now_s),
             **self._of_episodes(),
             **self._since_last_update(),
             **self._flow.shares(),
             **self._of_tasks(),
-            **self.gauges(),
+            **gauges,
             ELAPSED_S: now_s - self._started_s,
             **{name: float(count) for name, count in self._errors.items()},
             **_of_requests(self._served.gateway.stats, self._replaced),
@@ -121,10 +135,13 @@ class TrainingCounts:
             values["memory/rss_gb"] = await asyncio.to_thread(tree_memory_gb)
         return values
 
-    def _left_s(self, version: int, now_s: float) -> float:
-        if self._first_update_s is None or self._updates < 2:
-            return math.nan
-        update_s = (now_s - self._first_update_s) / (self._updates - 1)
+    def _left_s(self, version: int, began_s: float, now_s: float) -> float:
+        """By the mean update; the first one, which nothing was collected for before, is counted
+        only as long as there is no other."""
+        if self._updates > 1:
+            update_s = (now_s - self._first_update_s) / (self._updates - 1)
+        else:
+            update_s = now_s - began_s
         return update_s * (self._total_steps - version)
 
     def _of_episodes(self) -> dict[str, float]:

@@ -13,6 +13,7 @@ from clawrl_gym.run.folder import free_bytes
 from clawrl_gym.run.model_plan import ModelPlan
 from clawrl_gym.run.needs import GIB
 from clawrl_gym.run.preflight import Preflight
+from clawrl_gym.run.workload import measured_episodes, seconds_of, workload_of
 
 AnyPreflight = Preflight[RunConfig] | Preflight[ServeConfig] | Preflight[EvaluateConfig]
 _EPISODES_PER_S = {"terminal": 30.0, "toolcall": 26.0, "conversation": 20.0, "gui": 3.0, "swe": 1.5}
@@ -20,11 +21,6 @@ _EPISODES_PER_S = {"terminal": 30.0, "toolcall": 26.0, "conversation": 20.0, "gu
 _MEASURED_CORES = 2
 _START_S = 40.0
 _SMALL_PARAMETERS = 50e6
-_CPU_FLOPS = 15e9
-"""Of a core, as reached by the learner and by vLLM on a CPU."""
-_GPU_FLOPS = 5e13
-_TURNS = 3
-"""Of an episode of a model that nobody measured: a guess."""
 _READ_BYTES_PER_S = 0.5e9
 
 
@@ -112,19 +108,8 @@ def _resources(plan: AnyPreflight, model: ModelPlan) -> Iterator[str]:
 
 
 def _measured(plan: AnyPreflight) -> int:
-    """Episodes on held-out tasks, of all evaluations and environments."""
-    config = plan.config
-    if isinstance(config, ServeConfig):
-        return 0
-    whole = len(plan.heldout) * (1 + config.eval.samples_per_task)
-    if isinstance(config, EvaluateConfig):
-        return whole
     others = sum(len(other.tasks) for other in plan.other_envs)
-    every = config.eval.every
-    envs = len(config.domains)
-    between = (config.trainer.steps - 1) // every if every and plan.heldout else 0
-    ends = 2 if config.eval.ends else 0
-    return ends * (whole + others) + between * config.eval.between_tasks * envs
+    return measured_episodes(plan.config, len(plan.heldout), others)
 
 
 def _time(plan: AnyPreflight) -> str:
@@ -144,12 +129,14 @@ def _time(plan: AnyPreflight) -> str:
         return f"about {_duration(seconds)} on {cores} cores with nothing else to do"
     if plan.model.shape is None:
         return "not known before the model is here"
-    parameters = plan.model.shape.parameters
-    flops = cores * _CPU_FLOPS if plan.model.device == "cpu" else _GPU_FLOPS
-    tokens = min(config.env.max_turns, _TURNS) * config.policy.sampling.max_tokens / 2
-    work = parameters * tokens * (2 * episodes + 3 * 8 * trained)  # prompts are learned over, too
-    seconds = _START_S + 4 * parameters / _READ_BYTES_PER_S + work / flops
-    return f"very roughly {_duration(seconds)}: nobody has measured this model here"
+    shape, device = plan.model.shape, plan.model.device
+    work = workload_of(config, _measured(plan))
+    seconds = _START_S + 4 * shape.parameters / _READ_BYTES_PER_S
+    seconds += seconds_of(work, shape, device, config, cores)
+    return (
+        f"very roughly {_duration(seconds)}, with replies of half of policy.sampling.max_tokens: "
+        "nobody has measured this model here, and a run says what is left from its first update on"
+    )
 
 
 def _episodes_per_s(config: RunConfig | EvaluateConfig) -> float | None:

@@ -19,6 +19,7 @@ from clawrl_gym.run.adapters import serving_problems
 from clawrl_gym.run.cards import plan_card, words
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import kept_model
+from clawrl_gym.run.model_size import settings_note
 from clawrl_gym.run.needs import (
     Needs,
     adapter_problems,
@@ -152,6 +153,9 @@ def notes_of(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) ->
     """What is no mistake and worth knowing of the model."""
     if model is None:
         return
+    if model.shape is not None:
+        settings = settings_note(config, model.shape.parameters)
+        yield from [] if settings is None else [settings]
     if isinstance(config, CommandConfig) and model.shape is not None and model.gpu_gib is not None:
         plan = plan_card(config, model.shape, model.gpu_gib)
         if plan.settings or not plan.fits:

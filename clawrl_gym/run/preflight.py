@@ -37,6 +37,7 @@ from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.rollout.curriculum import curriculum_of
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.run.compiling import with_compiling
 from clawrl_gym.run.contradictions import contradictions, idle_control, missing_hints
 from clawrl_gym.run.endpoint import endpoint_look
 from clawrl_gym.run.envs import check_agent, check_env, key_of, settle
@@ -54,6 +55,7 @@ from clawrl_gym.run.others import OtherEnv, other_envs
 from clawrl_gym.run.problems import Problems
 from clawrl_gym.run.remote_checkpoints import check_place
 from clawrl_gym.run.supervisor import listen
+from clawrl_gym.run.workload import measured_episodes
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.objectives import check_objectives
 
@@ -123,6 +125,8 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     for name, env in envs.items():
         if config.eval.tasks and name not in measured:
             notes.append(f"env={name or env.type} holds no task back: nothing is measured")
+    measured_beside = sum(len(other.tasks) for other in others)
+    config = _compiling(config, model, notes, len(heldout), measured_beside)
     plan = Preflight(config, folder, model, tasks, heldout, others, unprepared, notes)
     if config.resume and _is_complete(plan):
         steps = config.trainer.steps
@@ -162,7 +166,9 @@ def preflight_serving(config: ServeConfig) -> Preflight[ServeConfig]:
     with problems.noted():
         listen(config.gateway).close()
     problems.raise_if_any()
-    return Preflight(config, folder, model, notes=list(notes_of(config, model)))
+    notes = list(notes_of(config, model))
+    config = _compiling(config, model, notes, 0)
+    return Preflight(config, folder, model, notes=notes)
 
 
 def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[EvaluateConfig]:
@@ -196,6 +202,7 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
     endpoint_notes = endpoint_look(problems, config.endpoint)
     problems.raise_if_any()
     notes = [*config.env.left_out(), *endpoint_notes, *notes_of(config, model)]
+    config = _compiling(config, model, notes, len(tasks))
     return Preflight(config, folder, model, None, tasks, unprepared=unprepared, notes=notes)
 
 
@@ -321,6 +328,18 @@ def _unprepared(problems: Problems, envs: Iterable[EnvConfig], say: Say) -> list
             if not check_env(env, say, patient=False):
                 unprepared.append(env)
     return unprepared
+
+
+def _compiling(
+    config: C, model: ModelPlan | None, notes: list[str], heldout: int, others: int = 0
+) -> C:
+    """With `policy.enforce_eager` decided; why is added to the notes."""
+    if model is None:
+        return config
+    measured = measured_episodes(config, heldout, others)
+    config, why = with_compiling(config, model.device, measured)
+    notes += [] if why is None else [why]
+    return config
 
 
 def _check_cluster(config: CommandConfig) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, fingerprints
+from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run.actors import compare_plugins, last_line, why_ended
@@ -35,7 +36,7 @@ class RayLearner:
             if not path.startswith("clawrl_gym.")
         )
         self._gpus = 0.01 if setup.device == "cuda" and gpu is None else 0
-        variables = {"OMP_NUM_THREADS": str(learner.threads)}
+        variables = {"OMP_NUM_THREADS": str(threads_of(learner.threads))}
         if gpu is not None:  # Ray leaves it as it is for who takes no GPU of its count
             variables["CUDA_VISIBLE_DEVICES"] = gpu
         self._environment = {"env_vars": variables}

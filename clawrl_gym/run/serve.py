@@ -24,15 +24,19 @@ from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.judge.language import load_languages
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.policy.launch import adapter_slots
+from clawrl_gym.policy.models import resolve_device
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.training_time import TrainingTime
 from clawrl_gym.run.clients import key_of, key_place
+from clawrl_gym.run.compiling import with_compiling
 from clawrl_gym.run.complaint_watch import ComplaintWatch
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import serving_folder
 from clawrl_gym.run.held_samples import HeldSamples
 from clawrl_gym.run.judge import judge_in_words
 from clawrl_gym.run.last_report import LastReport
+from clawrl_gym.run.model_plan import shape_of
+from clawrl_gym.run.model_size import settings_note
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.remote_checkpoints import copied_checkpoints
@@ -63,7 +67,11 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
     folder = serving_folder(config)
     gateway = config.gateway.model_copy(update={"key": key_of(config, folder)})
     with_key = config.model_copy(update={"gateway": gateway})
+    with_key, why_compiled = with_compiling(with_key, resolve_device(config.policy.device), 0)
+    settings = settings_note(config, shape_of(config.policy.model).parameters)
     view = make_view(config.ui, SERVING, title=str(folder.path))
+    for note in filter(None, (settings, why_compiled)):
+        view.message(note)
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(private_files())

@@ -20,12 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.config.compose import compose, split_search_path
+from clawrl_gym.config.compose import split_search_path
 from clawrl_gym.config.run import RunConfig
 from clawrl_gym.core.errors import ConfigError, ConfigErrors
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import HELDOUT_SUCCESS, METRICS_FILE
+from clawrl_gym.run.model_size import compose_sized
 from clawrl_gym.run.problems import Problems
 from clawrl_gym.run.repeat import FLAG, split_config
 
@@ -93,7 +94,7 @@ def plan_sweep(arguments: Sequence[str]) -> list[SweepRun]:
             fixed.append(override)
     if not choices:
         raise ConfigError("got --multirun and no key with several values, expected KEY=A,B")
-    common = compose("train", [*search_path, *fixed], RunConfig)
+    common = compose_sized("train", [*search_path, *fixed], RunConfig)
     name = common.run.name or f"sweep-{time.strftime('%Y%m%d-%H%M%S')}"
     runs = []
     for values in itertools.product(*choices):
@@ -103,7 +104,7 @@ def plan_sweep(arguments: Sequence[str]) -> list[SweepRun]:
         if address is not None:  # another sweep may have runs of the same name
             own.append(f"learner.remote_checkpoints='{address}/{name}'")
         place = f"run.dir='{folder}'"
-        config = compose("train", [*own, place], RunConfig)
+        config = compose_sized("train", [*own, place], RunConfig)
         runs.append(SweepRun(values, (*own, place), folder, config))
     return runs
 
