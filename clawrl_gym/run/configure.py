@@ -211,7 +211,7 @@ def _sft_config(arguments: list[str]) -> SftConfig:
         raise ConfigError(f"got {FLAG}, expected keys, or resume=FOLDER to go on with a run")
     places = _bare(arguments)
     overrides = [argument for argument in arguments if argument not in places]
-    config = compose("sft", overrides, SftConfig)
+    config = compose_sized("sft", overrides, SftConfig)
     names = {name.lstrip("+~").partition("=")[0] for name in overrides}
     if config.resume is not None:
         foreign = sorted(names - set(_WITH_SFT_RESUME)) + places

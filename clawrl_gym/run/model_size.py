@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
+from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig, SftConfig
 from clawrl_gym.config.compose import choices, compose
 from clawrl_gym.policy.models import is_shipped
 from clawrl_gym.policy.shape import parameters_of
 
-C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
+C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig, SftConfig)
 SHIPPED_SIZE = "tiny"
 _BELOW = (("0_1b", 0.3e9), ("0_6b", 1e9), ("2b", 2.6e9), ("4b", 6e9), ("8b", 12e9))
 """Options of conf/size/, and the number of parameters below which each is taken."""
@@ -64,7 +64,7 @@ def settings_note(config: CommandConfig | EvaluateConfig, parameters: int) -> st
 
 
 def _groups_of_model(
-    config: CommandConfig | EvaluateConfig, command: str, arguments: Sequence[str]
+    config: CommandConfig | EvaluateConfig | SftConfig, command: str, arguments: Sequence[str]
 ) -> list[str]:
     """What the command line would have to say for the model that it names; mostly nothing."""
     policy = config.policy
