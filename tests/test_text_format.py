@@ -2,6 +2,7 @@
 
 import json
 from statistics import mean
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.text.env import SingleReplyEnv
 from clawrl_gym.envs.text.formats import FORMATS, WRONG, format_tasks, marks_of
 
-TASKS = [
+TASKS: list[Any] = [
     format_tasks().load(f"format-{family}-train-{n:06d}") for n in range(60) for family in FORMATS
 ]
 

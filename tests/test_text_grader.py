@@ -216,7 +216,7 @@ def test_the_example_of_a_ground_never_solves_the_task_itself(tasks):
     for split in ("train", "heldout"):
         for task_id in env.task_ids(split)[:60]:
             prompt, info = env.reset(options={"task": task_id})
-            shown = info["system"].partition("Request: ")[2].partition("\nReply: ")
+            shown = str(info["system"]).partition("Request: ")[2].partition("\nReply: ")
             assert shown[0] != prompt
             assert shown[2]
 
