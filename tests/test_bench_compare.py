@@ -30,9 +30,10 @@ def test_two_recipes_are_paired_by_seed_and_task(tmp_path: Path) -> None:
     first = recipe(tmp_path / "first", 4, 4)
     second = recipe(tmp_path / "second", 14, 14, 14)
     table = compare(first, second)
-    assert table.columns == ["recipe", "terminal success", "n"]
+    assert table.columns == ["recipe", "terminal success", "terminal reward", "n"]
     # t of 20 is 2.0860; squares 10 * 0.5² + 10 * 0.5² and 1, by 21 and 20: half 0.249
-    assert table.rows == [["second", "+0.50 (+0.25 to +0.75)", "20 by 2"]]
+    difference = "+0.50 (+0.25 to +0.75)"
+    assert table.rows == [["second", difference, difference, "20 by 2"]]
 
 
 def test_two_benches_are_compared_by_the_recipes_that_both_have(tmp_path: Path) -> None:

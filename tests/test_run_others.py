@@ -52,6 +52,7 @@ def test_measures_of_another_environment_carry_its_name() -> None:
     )
     assert other_metrics("conversation", Evaluation([episode])) == {
         "also/conversation/success": 1.0,
+        "also/conversation/reward": 1.0,
         "also/conversation/n": 1,
         "also/conversation/lost": 0,
         "also/conversation/low": pytest.approx(0.2065, abs=1e-3),

@@ -29,7 +29,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 SETTINGS = (
-    "ui=line", "seed=3", "policy.device=cpu", "policy.max_model_len=256", "env=gym",
+    "ui=line", "seed=3", "size=tiny", "policy.device=cpu", "policy.max_model_len=256", "env=gym",
     "env.target=tests.guess_run:NumberEnv", "env.max_turns=3", "judge=tests.guess_run:HintJudge",
     "trainer=hybrid", "curriculum=pass_rate", "rollout=sync", "rollout.groups=3",
     "rollout.group_size=4", "rollout.in_flight=8", "trainer.steps=4", "eval.tasks=8",

@@ -104,7 +104,7 @@ def test_the_oracle_gets_the_whole_reward_and_doing_nothing_gets_none(env_id):
             env.reset(seed=seed)
             assert total(env, env.unwrapped.solve()) == 1.0
             env.reset(seed=seed)
-            assert total(env, [""] * 20) == 0.0
+            assert total(env, [""] * 20) <= 0.0
     finally:
         env.close()
 

@@ -62,7 +62,9 @@ def test_every_command_is_a_program_too() -> None:
         if "\ndef main(" in path.read_text()
     }
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts == {f"clawrl-{name}": f"clawrl_gym.{name}:main" for name in commands}
+    assert scripts == {
+        f"clawrl-{name.replace('_', '-')}": f"clawrl_gym.{name}:main" for name in commands
+    }
 
 
 def test_nothing_is_installed_under_a_bare_name(wheel_names: set[str]) -> None:

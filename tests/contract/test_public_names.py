@@ -40,6 +40,7 @@ def test_the_librarys_names_stay() -> None:
         "Segment",
         "ServeConfig",
         "ServedPolicy",
+        "SftConfig",
         "Split",
         "StopReason",
         "Store",
@@ -67,6 +68,8 @@ def test_the_librarys_names_stay() -> None:
         "run_evaluation_async",
         "run_serving",
         "run_serving_async",
+        "run_sft",
+        "run_sft_async",
         "run_training",
         "run_training_async",
         "write_report",
@@ -79,6 +82,7 @@ def test_environment_ids_stay() -> None:
         "ClawRL/Gui-v0",
         "ClawRL/SWE-v0",
         "ClawRL/Terminal-v0",
+        "ClawRL/Text-v0",
         "ClawRL/ToolCall-v0",
     ]
 
