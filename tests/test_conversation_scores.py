@@ -31,8 +31,8 @@ def test_s20_an_evaluation_reports_style_and_correctness_beside_success() -> Non
 def test_environments_without_scores_report_none() -> None:
     metrics = Evaluation([episode(1.0)]).metrics()
     assert set(metrics) == {
-        "heldout/success", "heldout/reward", "heldout/n", "heldout/lost", "heldout/low", "heldout/high",
-        "heldout/success/ask",
+        "heldout/success", "heldout/reward", "heldout/n", "heldout/lost", "heldout/low",
+        "heldout/high", "heldout/success/ask",
     }  # fmt: skip
 
 
