@@ -53,8 +53,12 @@ _NEWEST = 3
 """Updates whose mean is compared with the first, so that one odd batch says nothing."""
 MOST_FORGOTTEN = 0.05
 """Share of held-out problems whose right answers may be lost while something else rises."""
-_CORRECT = "correct"
-"""Score of environments in which success asks for more than a right answer."""
+_SCORED = ("success", "correct")
+"""Shares of right answers; `correct` where success asks for more than one."""
+_NO_MEASURES = (
+    "n", "lost", "low", "high", "deadlines", "last_version", "samples", "samples_lost",
+)  # fmt: skip
+"""What stands beside the measures of an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +157,17 @@ def _lag_warning(window: Sequence[MetricRow], lag: float, most: int) -> HealthWa
 
 def _language(rows: Sequence[MetricRow]) -> HealthWarning | None:
     """Signs that the policy no longer speaks as it did, at the first row that shows one."""
-    for end in range(1, len(rows) + 1):
-        signs = [*_reference_signs(rows[:end]), *_entropy_signs(rows[:end])]
+    logprobs: list[float] = []
+    entropies: list[float] = []
+    for end, row in enumerate(rows, 1):
+        logprobs += _values([row], REFERENCE_LOGPROB)
+        entropies += _values([row], "learner/entropy")
+        signs = [*_reference_signs(logprobs), *_entropy_signs(entropies)]
         if signs:
             signs += _length_signs(rows[:end])
-            step = int(rows[end - 1]["step"])
             return HealthWarning(
                 "language",
-                f"language collapses after {step} updates{_beside_reward(rows[:end])}: "
+                f"language collapses after {int(row['step'])} updates{_beside_reward(rows[:end])}: "
                 + "; ".join(signs),
                 "Do not trust the reward: read replies in the report, lower learner.lr (with an "
                 "adapter also learner.adapter.alpha), or hold the policy to its first weights "
@@ -169,20 +176,18 @@ def _language(rows: Sequence[MetricRow]) -> HealthWarning | None:
     return None
 
 
-def _reference_signs(rows: Sequence[MetricRow]) -> Iterator[str]:
-    values = _values(rows, REFERENCE_LOGPROB)
-    if len(values) > 1 and values[0] - values[-1] > MOST_REFERENCE_DROP:
+def _reference_signs(logprobs: Sequence[float]) -> Iterator[str]:
+    if len(logprobs) > 1 and logprobs[0] - logprobs[-1] > MOST_REFERENCE_DROP:
         yield (
-            f"the log-prob of the policy's first replies fell from {values[0]:.2f} to "
-            f"{values[-1]:.2f} a token"
+            f"the log-prob of the policy's first replies fell from {logprobs[0]:.2f} to "
+            f"{logprobs[-1]:.2f} a token"
         )
 
 
-def _entropy_signs(rows: Sequence[MetricRow]) -> Iterator[str]:
-    values = _values(rows, "learner/entropy")
-    if len(values) <= _NEWEST:
+def _entropy_signs(entropies: Sequence[float]) -> Iterator[str]:
+    if len(entropies) <= _NEWEST:
         return
-    first, last = values[0], fmean(values[-_NEWEST:])
+    first, last = entropies[0], fmean(entropies[-_NEWEST:])
     fell = first >= _SPEAKING_ENTROPY and last < _COLLAPSED_ENTROPY * first
     if fell or last - first > MOST_ENTROPY_RISE:
         yield f"its entropy went from {first:.2f} to {last:.2f} nats"
@@ -229,9 +234,6 @@ def _forgets(rows: Sequence[MetricRow]) -> HealthWarning | None:
     )
 
 
-_SCORED = ("success", _CORRECT)
-
-
 def _is_of_answers(name: str) -> bool:
     """Whether a share of held-out tasks says how many were answered rightly."""
     return name.rpartition("/")[2] in _SCORED
@@ -245,11 +247,6 @@ def _is_measure(name: str) -> bool:
         head.startswith(ENV_PREFIX) and head.endswith("/heldout")
     )  # fmt: skip
     return is_whole and not score.endswith(("_low", "_high")) and score not in _NO_MEASURES
-
-
-_NO_MEASURES = (
-    "n", "lost", "low", "high", "deadlines", "last_version", "samples", "samples_lost",
-)  # fmt: skip
 
 
 def _values(rows: Sequence[MetricRow], metric: str) -> list[float]:
