@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
+from clawrl_gym.core.jemalloc import jemalloc_variables
 from clawrl_gym.core.types import Sample
 from clawrl_gym.policy.shape import shape_of_folder
 from clawrl_gym.trainers.memory import learner_memory, offloaded_gib
@@ -123,6 +125,7 @@ def main() -> None:
         folder, form = options.child
         take_steps(folder, form, options.tokens, options.packs, options.steps)
         return
+    environment = os.environ | jemalloc_variables()  # as a run's learner
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, options.layers)
         print(f"{options.layers} layers, {options.packs} packs of {options.tokens} tokens; GiB")
@@ -130,7 +133,9 @@ def main() -> None:
             command = [sys.executable, __file__, "--child", folder, form]
             command += ["--tokens", str(options.tokens), "--packs", str(options.packs)]
             command += ["--steps", str(options.steps)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, env=environment
+            )
             if done.returncode:
                 print(f"{form:8} ended with exit code {done.returncode}: {done.stderr[-200:]}")
                 continue

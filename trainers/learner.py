@@ -27,7 +27,6 @@ from clawrl_gym.policy.probe import Reading
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.adapter import write_adapter
-from clawrl_gym.trainers.allocator import map_large_blocks
 from clawrl_gym.trainers.average import MovingAverage
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.limits import FiniteGradients, memory_errors
@@ -78,8 +77,6 @@ class Learner:
             boundary(TrainerError, f"loading the learner's model from {model_dir!r}"),
             memory_errors("for the learner's weights", trainer, learner),
         ):
-            if device == "cpu":
-                map_large_blocks(self.model_dir)
             self.model = PackedModel(model_dir, device, temperature, images, learner)
             if trainer.kl_coef > 0 or frozen:
                 self.first = (

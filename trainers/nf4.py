@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.trainers.allocator import put_off
+from clawrl_gym.trainers.pages import put_off
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

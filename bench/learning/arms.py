@@ -18,7 +18,8 @@ from bench.learning.settings import Settings
 from clawrl_gym.core.descendants import adopt_orphans, descendants, end_descendants
 from clawrl_gym.core.provenance import git_commit, tree_memory_gb
 
-_EVERY_S = 1.0
+_EVERY_S = 5.0
+"""Reading what a process takes stops it for a moment: each second cost a tenth of a core."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
+from clawrl_gym.core.jemalloc import jemalloc_variables
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, fingerprints
 from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.core.types import Sample, StepStats
@@ -37,6 +38,8 @@ class RayLearner:
         )
         self._gpus = 0.01 if setup.device == "cuda" and gpu is None else 0
         variables = {"OMP_NUM_THREADS": str(threads_of(learner.threads))}
+        if setup.device == "cpu":
+            variables |= jemalloc_variables()
         if gpu is not None:  # Ray leaves it as it is for who takes no GPU of its count
             variables["CUDA_VISIBLE_DEVICES"] = gpu
         self._environment = {"env_vars": variables}
