@@ -19,6 +19,7 @@ def sixteen_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("sixteen_cores")
 def test_auto_takes_half_of_the_cores_and_shares_them_among_processes() -> None:
     assert [threads_of("auto"), threads_of("auto", 4), threads_of("auto", 32)] == [8, 2, 1]
+    assert [threads_of("all"), threads_of("all", 4)] == [16, 4]
     assert threads_of(3, 4) == 3
 
 

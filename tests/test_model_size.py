@@ -53,6 +53,10 @@ def test_a_folder_has_the_settings_of_its_size(size: str, tmp_path: Path) -> Non
     assert lora.learner.adapter.alpha == 32
     assert whole.learner.schedule == "constant"
     assert whole.learner.threads == whole.policy.threads == "auto"
+    in_turns = cg.load_config([model, "rollout=sync"])
+    assert in_turns.learner.threads == in_turns.policy.threads == "all"
+    assert cg.load_config([model], "evaluate").policy.threads == "all"
+    assert cg.load_config([model, "rollout=sync", "policy.threads=3"]).policy.threads == 3
     assert told(model, "learner=lora", parameters=SIZES[size]) == (
         f"settings: conf/size/{size}.yaml and conf/tuned/{size}_lora.yaml, for a model of "
         f"{SIZES[size] / 1e9:.2g}B parameters"

@@ -284,7 +284,8 @@ class LearnerConfig(Part):
     """Updates in a row without any gradient that end a run, each of which is reported with its
     cause; held-out tasks are measured first. None goes on. `serve` never ends by them."""
     threads: Threads = 1
-    """Torch threads of the learner on a CPU. `auto`: half of its machine's cores."""
+    """Torch threads of the learner on a CPU. `auto`: half of its machine's cores; all of them with
+    rollout=sync, and with `all`."""
     publish: Literal["always", "if_not_worse"] = "always"
     """`if_not_worse`: `guards` look at each update before its weights serve; one that they refuse
     is undone, its samples count as used. It takes a checkpoint of every update."""

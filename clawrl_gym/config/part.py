@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import validation_message
 
-Threads = Literal["auto"] | Annotated[int, Field(ge=1)]
-"""A number of threads; `auto`: of the cores of the machine that runs them."""
+Threads = Literal["auto", "all"] | Annotated[int, Field(ge=1)]
+"""A number of threads; `all`: one for each core of the machine that runs them; `auto`: for half of
+them, or for all where no learner computes meanwhile (evaluate, rollout=sync)."""
 
 
 class Part(BaseModel):

@@ -71,7 +71,8 @@ class PolicyConfig(Part):
     end; 32 at most."""
     threads: Threads = 1
     """CPU build: OpenMP threads of each server's engine. `auto`: half of its machine's cores,
-    shared among the servers; the learner has the other half."""
+    shared among the servers; the learner has the other half. With rollout=sync, in evaluate, and
+    with `all`, each has all of them."""
     enforce_eager: bool | None = None
     """Skip compilation and CUDA graphs: starts sooner, decodes slower. None: a run on a GPU
     compiles where its length pays that back, and says so; a CPU never does."""

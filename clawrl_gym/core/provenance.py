@@ -137,11 +137,14 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def threads_of(wanted: Literal["auto"] | int, sharing: int = 1) -> int:
-    """A number of threads; `auto`: half of the cores that this process may run on, since engine and
-    learner run at once and threads that wait for a core hold up all others; divided among `sharing`
-    processes."""
-    return max(1, usable_cores() // 2 // sharing) if wanted == "auto" else wanted
+def threads_of(wanted: Literal["auto", "all"] | int, sharing: int = 1) -> int:
+    """A number of threads; `all`: of the cores that this process may run on, divided among
+    `sharing` processes; `auto`: half of these, since engine and learner run at once and threads
+    that wait for a core hold up all others."""
+    if isinstance(wanted, int):
+        return wanted
+    cores = usable_cores() if wanted == "all" else usable_cores() // 2
+    return max(1, cores // sharing)
 
 
 def memory_total_gb() -> float:

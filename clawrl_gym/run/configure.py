@@ -73,13 +73,15 @@ def load_config(
     if wrong:
         raise ConfigError(f"got the override {wrong[0]!r}, expected a text such as 'seed=3'")
     if command == "train":
-        return with_form(_with_effect(_pinned(_train_config(arguments)), arguments), arguments)
+        config = _with_all_cores(_pinned(_train_config(arguments)))
+        return with_form(_with_effect(config, arguments), arguments)
     if command == "sft":
         return _sft_config(arguments)
     if command == "serve":
         return _with_effect(_serve_config(arguments), arguments)
     if command == "evaluate":
-        return with_form(_pinned(_composed("evaluate", arguments, EvaluateConfig)), arguments)
+        composed = _composed("evaluate", arguments, EvaluateConfig)
+        return with_form(_with_all_cores(_pinned(composed)), arguments)
     if command == "rejudge":
         return _rejudge_config(arguments)
     if command == "bench":
@@ -128,6 +130,19 @@ def _pinned(config: C) -> C:
     distillation = distillation.model_copy(update={"teacher": pinned_model(distillation.teacher)})
     trainer = config.trainer.model_copy(update={"distillation": distillation})
     return config.model_copy(update={"trainer": trainer})
+
+
+def _with_all_cores(config: C) -> C:
+    """Where engine and learner never compute at once, each has all cores for itself."""
+    if isinstance(config, RunConfig) and config.rollout.mode == "async":
+        return config
+    parts = {name: getattr(config, name, None) for name in ("policy", "learner")}
+    update = {
+        name: part.model_copy(update={"threads": "all"})
+        for name, part in parts.items()
+        if part is not None and part.threads == "auto"
+    }
+    return config.model_copy(update=update)
 
 
 def _train_config(arguments: list[str]) -> RunConfig:
