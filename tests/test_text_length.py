@@ -27,16 +27,16 @@ def earned_by(reply, lengths=LENGTHS):
 
 
 def test_the_prompt_asks_for_topic_and_length():
-    task = length_tasks().load("length-about_60-train-000000")
-    assert task.prompt == f"Tell me about {topics_of('train')[0]} in about 60 characters."
-    assert (task.family, task.split) == ("about_60", "train")
+    task = length_tasks().load("length-about_240-train-000000")
+    assert task.prompt == f"Tell me about {topics_of('train')[0]} in about 240 characters."
+    assert (task.family, task.split) == ("about_240", "train")
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
 def test_the_oracle_of_every_family_and_topic_earns_the_whole_reward(split):
     env = SingleReplyEnv(tasks="length")
     ids = env.task_ids(split)
-    families = 4 if split == "train" else 7
+    families = 2 if split == "train" else 5
     for task_id in ids[: families * len(topics_of(split))]:
         env.reset(options={"task": task_id})
         _, earned, terminated, _, info = env.step(env.solve()[0])
@@ -64,11 +64,11 @@ def test_topics_and_some_lengths_are_only_measured():
         source.load("length-about_45-train-000000")
 
 
-def test_replies_of_one_length_earn_about_nothing_whichever_it_is():
-    assert max(earned_by(of_length(characters)) for characters in range(5, 1000)) < 0.04
+def test_replies_of_one_length_earn_nothing_whichever_it_is():
+    assert max(earned_by(of_length(characters)) for characters in range(5, 1000)) < -0.42
     with_heldout = (*LENGTHS, *HELDOUT_LENGTHS)
     assert (
-        max(earned_by(of_length(characters), with_heldout) for characters in range(5, 1000)) < 0.15
+        max(earned_by(of_length(characters), with_heldout) for characters in range(5, 1000)) < 1e-9
     )
 
 
@@ -89,7 +89,7 @@ def test_an_attack_on_the_length_earns_nothing(reply):
 
 
 def test_repeating_the_request_earns_no_more_than_any_other_single_length():
-    assert mean(reward(PARROT.format(length), length) for length in LENGTHS) < 0.1
+    assert mean(reward(PARROT.format(length), length) for length in LENGTHS) < -0.4
 
 
 def test_lengths_of_ones_own_are_taken():

@@ -2,8 +2,9 @@
 
 The reward is 1 within a tenth of the length, else 1 less the binary logarithm of how many times
 too long or too short the reply is: 0 for twice or half of it, -1 for four times or a quarter, -3
-at least. A policy that writes replies of one length whatever is asked earns about 0 on average over
-the shipped lengths, whichever length that is: only a reply that follows the request earns more.
+at least. A policy that writes replies of one length whatever is asked earns at most -0.42 on average
+over the two shipped lengths, whichever length that is: only a reply that follows the request earns
+more.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from clawrl_gym.envs.text.task import TextTask
 from clawrl_gym.envs.text.topics import topics_of
 
 PREFIX = "length-"
-LENGTHS = (30, 60, 120, 240)
-"""In characters. No reply of one length earns more than about 0 on average over them."""
+LENGTHS = (30, 240)
+"""In characters. Far apart, so that what is good for one is bad for the other."""
 HELDOUT_LENGTHS = (45, 90, 180)
 LOWEST = -3.0
 """Of a reply that says nothing, leaves out its topic, or is sixteen times too long or too short."""
