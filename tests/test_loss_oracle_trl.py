@@ -12,9 +12,10 @@ import torch
 from clawrl_gym.core.types import Episode, Group, Sample, StopReason, TaskRef
 from clawrl_gym.dialogue.merging import Segment
 from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.trainers.loss import LossSettings, policy_loss
+from clawrl_gym.trainers.loss import policy_loss
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
+from tests.loss_settings import loss_settings
 from tests.reference.tiny_model import VOCAB, write_tiny_qwen3
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of trl and of what it imports
@@ -161,7 +162,7 @@ def our_results(
         old - importance.log(),
         torch.from_numpy(pack.advantages_M),
         len(lp),
-        LossSettings(0.2, 0.28, 2.0, BETA, kl_correction=kl_correction),
+        loss_settings(0.2, 0.28, 2.0, BETA, kl_correction=kl_correction),
         ref,
     )
     assert terms.clipped.any()
