@@ -77,10 +77,13 @@ class LossFunction:
             return  # then it is the weights' doing, or the samples'
         wrong_M = ~loss_M.isfinite()
         at = int(wrong_M.int().argmax())
-        values = (f"{n} {float(stream[at]):g}" for n, stream in zip(names, streams, strict=True))
+        values = (
+            f"{name} {float(stream[at].detach()):g}"
+            for name, stream in zip(names, streams, strict=True)
+        )
         raise self._error(
-            f"{float(loss_M[at]):g} at {int(wrong_M.sum())} of {len(loss_M)} tokens, such as one "
-            f"of {', '.join(values)}",
+            f"{float(loss_M[at].detach()):g} at {int(wrong_M.sum())} of {len(loss_M)} tokens, such "
+            f"as one of {', '.join(values)}",
             "finite numbers",
         )
 

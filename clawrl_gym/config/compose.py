@@ -160,7 +160,8 @@ def with_overrides(
 ) -> dict[str, object]:
     """A whole configuration's plain values with KEY=VALUE set, read as `compose` reads them.
 
-    `~KEY` takes the key's default; `flag` stands for the values in messages. Raises ConfigError for
+    `~KEY` takes the key's default. Where another plug-in is chosen, what `values` say of the one
+    before's options is left out. `flag` stands for the values in messages. Raises ConfigError for
     what is no such override; groups are none: what a group says cannot be told from what `values`
     say.
     """

@@ -353,7 +353,7 @@ def _annotated(function: Any, parameter: str) -> object:
         function = inspect.unwrap(type(function).__call__)
     if parameter not in inspect.signature(function).parameters:
         return None
-    annotation = getattr(function, "__annotations__", {}).get(parameter, "no annotation")
+    annotation = getattr(function, "__annotations__", {}).get(parameter, "without an annotation")
     if not isinstance(annotation, str):
         return annotation
     try:  # of this parameter alone: others may be known to type checkers only

@@ -2,8 +2,9 @@
 
 A run begins with its preflight and `dry_run=true` ends after it, so both refuse the same. All that
 is wrong is said at once. Nothing is left written or running, and neither torch nor vLLM nor Ray is
-imported (but torch for a loss of one's own, which is tried on made-up tokens); sandboxes and browsers are proved by starting one, an address for checkpoints by writing
-there, images are only looked for.
+imported, but torch for a loss of one's own, which is tried on made-up tokens; sandboxes and
+browsers are proved by starting one, an address for checkpoints by writing there, images are only
+looked for.
 """
 
 from __future__ import annotations
