@@ -19,6 +19,7 @@ from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.store import StoreReader
 from clawrl_gym.trainers.loss import LossSettings, outside
+from clawrl_gym.trainers.loss_function import build_loss
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
 
@@ -72,7 +73,7 @@ def add(shares: Shares, model: PackedModel, samples: list[Sample]) -> None:
 
     bounds = TrainerConfig()
     settings = LossSettings(
-        0.0, 0.0, 1.0, 0.0,
+        build_loss(bounds.loss), tis_cap=1.0, kl_coef=0.0,
         token_ratio_min=bounds.token_ratio_min, token_ratio_max=bounds.token_ratio_max,
         sequence_ratio_min=bounds.sequence_ratio_min, sequence_ratio_max=bounds.sequence_ratio_max,
     )  # fmt: skip

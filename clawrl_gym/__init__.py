@@ -15,7 +15,8 @@ while it serves), `Environments` (episodes, groups, evaluations), `Learner` (sam
 out), `Store` (what was recorded), `TaskSampler`, `merge_turns`, `group_advantages`, `make_sample`.
 
 **Seams to fill** with classes of one's own, by name, entry point or import path: `TaskEnv`,
-`Agent`, `Judge`, `Algorithm`, `Sandbox`, `Logger`; `core.plugins` resolves them.
+`Agent`, `Judge`, `Algorithm`, `Sandbox`, `Logger`; and with a function from `LossInputs` to
+`TokenLoss`. `core.plugins` resolves them.
 
 **Words**: `TaskRef`, `Episode`, `Group`, `Message`, `Turn`, `Verdict`, `Sample`, `StopReason`.
 
@@ -95,6 +96,8 @@ if TYPE_CHECKING:
     from clawrl_gym.trainers.algorithm import Verdicts as Verdicts
     from clawrl_gym.trainers.algorithm import make_sample as make_sample
     from clawrl_gym.trainers.learner import Learner as Learner
+    from clawrl_gym.trainers.token_loss import LossInputs as LossInputs
+    from clawrl_gym.trainers.token_loss import TokenLoss as TokenLoss
     from clawrl_gym.ui.report import write_report as write_report
 
 __version__ = "0.1.0"
@@ -134,6 +137,7 @@ _HOMES = {
     "trainers.advantage": ("group_advantages",),
     "trainers.algorithm": ("Algorithm", "Prompts", "Term", "Terms", "Verdicts", "make_sample"),
     "trainers.learner": ("Learner",),
+    "trainers.token_loss": ("LossInputs", "TokenLoss"),
     "ui.report": ("write_report",),
 }  # fmt: skip
 """Where each name lives."""

@@ -148,8 +148,14 @@ TABLE = (
         "trainer=opd judge=rule trainer.distillation.teacher={place}/other_tokens",
         r"the teacher '.*' has another vocabulary",
     ),
-    Misuse("train", "trainer.surrogate=gspo", r"surrogate=gspo with trainer.minibatches=1, expect"),
-    Misuse("serve", "trainer.surrogate=cispo", r"take trainer.minibatches=2, or trainer.surrog"),
+    Misuse("train", "loss=gspo", r"loss.type=gspo with trainer.minibatches=1, expected at least 2"),
+    Misuse("train", "trainer.surrogate=gspo", r"loss.type=gspo with trainer.minibatches=1, expec"),
+    Misuse("serve", "loss=sapo", r"take trainer.minibatches=2, or trainer.loss.type=ppo or dppo"),
+    Misuse("train", "loss=dpo", r"got loss='dpo' \(did you mean 'dppo'\?\), expected one of"),
+    Misuse("train", "trainer.loss=dppo", r"got trainer.loss='dppo', expected loss=dppo"),
+    Misuse("train", "loss=dppo trainer.loss.options.threshold=0", r"options.threshold: got 0: .*0"),
+    Misuse("train", "loss=dppo trainer.clip_low=0.1", r"options.clip_low'.*dppo takes divergence"),
+    Misuse("train", "loss=sapo trainer.surrogate=ppo", r"surrogate=ppo and trainer.loss.type=sapo"),
     Misuse("train", "trainer.kl_correction=true", r"kl_coef=0, expected a KL term to correct"),
     Misuse(
         "train", "rollout.in_flight=500 rollout.envs_per_worker=200", r"at most the 200 episodes"

@@ -10,7 +10,7 @@ import pytest
 
 GOOD = "Say the number alone, without words around it."
 SEAMS = '''
-"""A class for every seam, in a package outside of the repository."""
+"""A class or function for every seam, in a package outside of the repository."""
 
 import time
 from dataclasses import dataclass
@@ -43,6 +43,10 @@ class Weighing(cg.Algorithm):
              for segment in segments for turn, (_, length) in segment.spans.items()}
             for segments in segments_G
         ]
+
+
+def weighed(tokens, options: Options):
+    return cg.TokenLoss(-options.size * tokens.advantages_M * tokens.ratio_M)
 
 
 class Shouting(TextAgent):

@@ -24,7 +24,7 @@ COMMANDS = {
     "bench": bench.main,
 }
 NAMES_THE_OPTION = re.compile(
-    r"(policy\.model|\w+\.type|rollout\.mode|trainer\.algorithm|learner\.backend)"
+    r"(policy\.model|\w+\.type|trainer\.loss\.type|rollout\.mode|trainer\.algorithm|learner\.backend)"
 )
 """Keys that make an option what it is, the usual one too."""
 

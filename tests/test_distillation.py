@@ -21,11 +21,12 @@ from clawrl_gym.trainers.distillation import (
     topk_logprobs,
     with_tail,
 )
-from clawrl_gym.trainers.loss import LossSettings, policy_loss
+from clawrl_gym.trainers.loss import policy_loss
+from tests.loss_settings import loss_settings
 
 Kind = Literal["reverse", "forward", "js"]
 KINDS: tuple[Kind, ...] = ("reverse", "forward", "js")
-SETTINGS = LossSettings(0.2, 0.28, 2.0, 0.0)
+SETTINGS = loss_settings(0.2, 0.28, 2.0, 0.0)
 NAN = math.nan
 LP = torch.tensor([-1.0, -2.0, -0.5, -3.0], dtype=torch.float64)
 

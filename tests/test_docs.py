@@ -18,6 +18,7 @@ import yaml
 
 import clawrl_gym as cg
 from clawrl_gym.config.compose import groups_of
+from clawrl_gym.core.plugins import LOSSES
 from clawrl_gym.run import sweep
 from tests.pages import ROOT, Block, Page, pages
 
@@ -32,7 +33,12 @@ LIBRARY_COMMANDS = {
     "run_comparison": "bench", "run_episode": "evaluate",
 }  # fmt: skip
 CONFIGS = (cg.RunConfig, cg.SftConfig, cg.ServeConfig, cg.EvaluateConfig, cg.BenchConfig)
-KEYS = {key for config in CONFIGS for key in config.dotted_keys()}
+LOSSES_OPTIONS = {
+    f"{LOSSES.options_key}.{name}"
+    for loss in LOSSES.builtin
+    for name in getattr(LOSSES.resolve(loss).options_model, "model_fields", ())
+}
+KEYS = {key for config in CONFIGS for key in config.dotted_keys()} | LOSSES_OPTIONS
 TREES = ("mixture.", "judge.replies.", "judge.results.", "judge.words.")
 """Keys with names of their own below them."""
 FILE = re.compile(r"[\w.-]+(/[\w.-]+)*/?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,16 +11,12 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.trainers.distillation import topk_divergence
-from clawrl_gym.trainers.loss import (
-    LossSettings,
-    cut_gap,
-    policy_loss,
-    policy_ratio,
-    ratio,
-    reduce,
-    sequence_means,
-    weighted_logprob,
-)
+from clawrl_gym.trainers.loss import LossSettings, cut_gap, policy_loss, reduce
+from clawrl_gym.trainers.losses.cispo import weighted_logprob
+from clawrl_gym.trainers.losses.gspo import sequence_ratio
+from clawrl_gym.trainers.losses.ppo import Clipping
+from clawrl_gym.trainers.token_loss import ratio, sequence_means
+from tests.loss_settings import inputs, loss_settings
 from tests.reference import formulas
 
 FREE = 1e9
@@ -38,8 +35,8 @@ ROWS = torch.from_numpy(np.nonzero(formulas.MASK)[0])
 N = len(LP)
 
 
-def settings(low: float, high: float, **forms: object) -> LossSettings:
-    return LossSettings(low, high, FREE, 0.0, **forms)  # type: ignore[arg-type]
+def settings(low: float, high: float, **forms: Any) -> LossSettings:
+    return loss_settings(low, high, FREE, 0.0, **forms)
 
 
 def whole_loss(advantages: Tensor, chosen: LossSettings) -> float:
@@ -54,8 +51,8 @@ def whole_loss(advantages: Tensor, chosen: LossSettings) -> float:
         (settings(0.2, 0.2, reduction="sequence_mean"), 0.373221071983),
         (settings(0.2, 0.2, reduction="constant", constant_length=8), 0.086121937106),
         (settings(0.2, 0.28), 0.193792605076),
-        (settings(3e-4, 4e-4, surrogate="gspo", reduction="sequence_mean"), 0.320199034346),
-        (settings(1.0, 4.0, surrogate="cispo"), -0.447938145078),
+        (settings(3e-4, 4e-4, loss="gspo", reduction="sequence_mean"), 0.320199034346),
+        (settings(1.0, 4.0, loss="cispo"), -0.447938145078),
     ],
     ids=["ppo", "sequence mean", "dr grpo", "dapo", "gspo", "cispo"],
 )
@@ -67,13 +64,15 @@ def test_cispo_has_the_published_value_of_three_tokens() -> None:
     lp = torch.tensor([-1.69315, -1.0, -0.69741], dtype=torch.float64)
     old = torch.tensor([-1.0, -1.0, -3.0], dtype=torch.float64)
     advantages = torch.tensor([1.0, -1.0, -4.0], dtype=torch.float64)
-    loss, cut = weighted_logprob(lp, ratio(lp, old), advantages, 0.2, 0.2)
+    loss, cut = weighted_logprob(
+        lp, ratio(lp, old), advantages, Clipping(clip_low=0.2, clip_high=0.2)
+    )
     assert float(loss.sum()) == pytest.approx(-2.993048, abs=1e-9)
     assert cut.tolist() == [True, False, True]
 
 
 def test_sequence_ratios_of_gspo_have_their_golden_values() -> None:
-    ratios = policy_ratio(LP, OLD, "gspo", ROWS)
+    ratios = sequence_ratio(inputs(LP, OLD, OLD, A, ROWS))
     first, second = 0.802518797962, 1.442916866655
     assert ratios.tolist() == pytest.approx([first] * 4 + [second] * 3, abs=1e-11)
 
@@ -121,7 +120,7 @@ def test_sequences_are_masked_by_their_geometric_mean(
 def test_what_is_masked_gives_no_gradient_whatever_its_term() -> None:
     lp = LP.clone().requires_grad_()
     ones = torch.ones_like(LP)
-    chosen = LossSettings(0.2, 0.2, FREE, 0.1, token_ratio_max=1.2)
+    chosen = loss_settings(0.2, 0.2, FREE, 0.1, token_ratio_max=1.2)
     terms = policy_loss(lp, OLD, MU, A, N, chosen, REF, distill_M=ones, teacher_M=REF)
     terms.loss.backward()
     assert lp.grad is not None
@@ -146,7 +145,7 @@ def test_the_corrected_kl_has_the_value_of_its_statement() -> None:
     zeros = torch.zeros_like(LP)
     values = {}
     for cap in (FREE, 1.05):
-        chosen = LossSettings(FREE, FREE, cap, 1.0, kl_correction=True)
+        chosen = loss_settings(FREE, FREE, cap, 1.0, kl_correction=True)
         values[cap] = float(policy_loss(LP, OLD, MU, zeros, N, chosen, REF).loss)
         assert values[cap] == pytest.approx(formulas.corrected_kl(cap), abs=1e-12)
     assert values[FREE] == pytest.approx(0.031873324761, abs=1e-11)
@@ -160,7 +159,7 @@ def test_the_corrected_kl_of_stale_samples_has_the_exact_value_and_gradient() ->
     exact = (lp.exp() * (lp - reference)).sum()
     (exact_gradient,) = torch.autograd.grad(exact, logits, retain_graph=True)
     for corrected in (True, False):
-        chosen = LossSettings(FREE, FREE, FREE, 1.0, kl_correction=corrected)
+        chosen = loss_settings(FREE, FREE, FREE, 1.0, kl_correction=corrected)
         often, zero = mu.exp(), torch.zeros(1, dtype=torch.float64)
         losses = [
             policy_loss(lp[at], lp[at], mu[at], zero, 1, chosen, reference[at]).loss

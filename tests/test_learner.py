@@ -226,7 +226,9 @@ def test_the_order_of_samples_changes_nothing(model_dir: str) -> None:
 
 
 def test_minibatches_use_the_policy_before_the_update_as_proximal(model_dir: str) -> None:
-    learner = make_learner(model_dir, minibatches=4, clip_low=0.01, clip_high=0.01)
+    learner = make_learner(
+        model_dir, minibatches=4, loss={"options": {"clip_low": 0.01, "clip_high": 0.01}}
+    )
     metrics = learner.step(on_policy(learner, make_samples(LENGTHS)), 0).metrics
     assert metrics["logprob_gap/max"] < 1e-4  # measured before the first of the four
     assert metrics["learner/clip_share"] > 0.05  # the later ones have moved away

@@ -11,6 +11,7 @@ import torch
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
+from clawrl_gym.core.plugins import LOSSES
 from clawrl_gym.core.types import Sample
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.trainers.learner import Learner
@@ -341,18 +342,16 @@ def test_a_distilling_learner_resumes_bit_by_bit(
     assert all(torch.equal(expected[name], got[name]) for name in expected)
 
 
-@pytest.mark.parametrize("surrogate", ["ppo", "gspo", "cispo"])
+@pytest.mark.parametrize("loss", LOSSES.builtin)
 @pytest.mark.parametrize("reduction", ["token_mean", "sequence_mean", "constant"])
-def test_the_loss_does_not_depend_on_the_packing(
-    model_dir: str, surrogate: str, reduction: str
-) -> None:
+def test_the_loss_does_not_depend_on_the_packing(model_dir: str, loss: str, reduction: str) -> None:
     batch = [*make_samples([20, 35, 9]), two_turns(), one_turn(REPLY, (draw_ids(9, 3),))]
     losses = []
     for max_tokens in (128, 256):
         learner = make_learner(
             model_dir,
             "hybrid",
-            surrogate=surrogate,
+            loss={"type": loss},
             reduction=reduction,
             max_tokens_per_pack=max_tokens,
             constant_length=64,

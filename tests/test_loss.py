@@ -9,17 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.plugins import LOSSES
 from clawrl_gym.trainers.loss import (
-    LossSettings,
-    clipped_surrogate,
     k1,
     k2,
     k3,
     policy_loss,
-    ratio,
     token_mean,
     truncated_importance,
 )
+from clawrl_gym.trainers.losses.ppo import Clipping, clipped_surrogate
+from clawrl_gym.trainers.token_loss import ratio
+from tests.loss_settings import loss_settings, settings_of
 from tests.reference import formulas
 
 NO_CAP = 1e9
@@ -37,7 +39,7 @@ N = len(LP)
 
 
 def loss_of(low: float, high: float, cap: float, kl_coef: float = 0.0) -> float:
-    settings = LossSettings(low, high, cap, kl_coef)
+    settings = loss_settings(low, high, cap, kl_coef)
     return float(policy_loss(LP, OLD, MU, A, N, settings, REF if kl_coef else None).loss)
 
 
@@ -48,7 +50,7 @@ def loss_of(low: float, high: float, cap: float, kl_coef: float = 0.0) -> float:
 def test_the_clipped_surrogate_has_its_golden_values(
     low: float, high: float, expected: float
 ) -> None:
-    surrogate, _ = clipped_surrogate(ratio(LP, OLD), A, low, high)
+    surrogate, _ = clipped_surrogate(ratio(LP, OLD), A, Clipping(clip_low=low, clip_high=high))
     assert float(token_mean(surrogate, N)) == pytest.approx(expected, abs=1e-11)
 
 
@@ -70,7 +72,7 @@ def test_the_whole_loss_equals_the_statement_in_numpy(
 
 
 def test_the_denominator_is_the_whole_batch_however_it_is_split() -> None:
-    settings = LossSettings(0.2, 0.28, 2.0, 0.1)
+    settings = loss_settings(0.2, 0.28, 2.0, 0.1)
     parts = [
         policy_loss(LP[part], OLD[part], MU[part], A[part], N, settings, REF[part]).loss
         for part in (slice(0, 3), slice(3, 4), slice(4, 4), slice(4, N))
@@ -79,10 +81,12 @@ def test_the_denominator_is_the_whole_batch_however_it_is_split() -> None:
     assert float(torch.stack(parts).sum()) == pytest.approx(float(whole), abs=1e-12)
 
 
-@pytest.mark.parametrize("surrogate", ["ppo", "gspo", "cispo"])
+@pytest.mark.parametrize("loss", LOSSES.builtin)
 @pytest.mark.parametrize("reduction", ["token_mean", "sequence_mean", "constant"])
-def test_a_batch_may_be_split_between_sequences(surrogate: str, reduction: str) -> None:
-    settings = LossSettings(0.2, 0.28, 2.0, 0.1, surrogate, reduction, 8)  # type: ignore[arg-type]
+def test_a_batch_may_be_split_between_sequences(loss: str, reduction: str) -> None:
+    settings = settings_of(
+        loss, {}, tis_cap=2.0, kl_coef=0.1, reduction=reduction, constant_length=8
+    )
 
     def part(here: Tensor, rows: Tensor) -> Tensor:
         return policy_loss(
@@ -100,7 +104,7 @@ def test_a_batch_may_be_split_between_sequences(surrogate: str, reduction: str) 
 
 def test_a_sequence_mean_gives_each_sequence_the_same_weight() -> None:
     lp = OLD.clone().requires_grad_()
-    settings = LossSettings(0.2, 0.28, 2.0, 0.0, reduction="sequence_mean")
+    settings = loss_settings(0.2, 0.28, 2.0, 0.0, reduction="sequence_mean")
     rows = torch.tensor([0] * 6 + [1])
     ones = torch.ones_like(OLD)
     policy_loss(lp, OLD, OLD, ones, N, settings, rows_M=rows, sequences=2).loss.backward()
@@ -112,7 +116,6 @@ def test_a_sequence_mean_gives_each_sequence_the_same_weight() -> None:
     ("forms", "given", "message"),
     [
         ({"reduction": "sequence_mean"}, {"sequences": 2}, "expected the sequence of each token"),
-        ({"surrogate": "gspo"}, {}, "expected the sequence of each token for 'gspo'"),
         ({"reduction": "constant"}, {}, "got no number of sequences"),
         ({"reduction": "sequence_mean"}, {"rows_M": torch.zeros(N).long()}, "no number of sequ"),
         ({}, {"rows_M": torch.zeros(2).long()}, r"got rows of shape \(2,\), expected \(7,\)"),
@@ -122,34 +125,39 @@ def test_a_form_without_what_it_needs_is_refused(
     forms: dict[str, Any], given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        policy_loss(LP, OLD, MU, A, N, LossSettings(0.2, 0.28, 2.0, 0.0, **forms), **given)
+        policy_loss(LP, OLD, MU, A, N, loss_settings(0.2, 0.28, 2.0, 0.0, **forms), **given)
+
+
+def test_gspo_without_rows_is_refused() -> None:
+    with pytest.raises(TrainerError, match="expected the sequence of each token for 'gspo'"):
+        policy_loss(LP, OLD, MU, A, N, loss_settings(0.2, 0.28, 2.0, 0.0, "gspo"))
 
 
 def test_clipped_tokens_stay_in_the_denominator() -> None:
     lp = torch.tensor([1.0, 0.0], dtype=torch.float64)
     zero, ones = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
-    terms = policy_loss(lp, zero, zero, ones, 2, LossSettings(0.2, 0.28, NO_CAP, 0.0))
+    terms = policy_loss(lp, zero, zero, ones, 2, loss_settings(0.2, 0.28, NO_CAP, 0.0))
     assert terms.clipped.tolist() == [True, False]
     assert float(terms.loss) == pytest.approx(-(1.28 + 1.0) / 2)
 
 
 def test_at_the_old_policy_the_gradient_is_that_of_reinforce() -> None:
     lp = OLD.clone().requires_grad_()
-    policy_loss(lp, OLD, OLD, A, N, LossSettings(0.2, 0.28, 2.0, 0.0)).loss.backward()
+    policy_loss(lp, OLD, OLD, A, N, loss_settings(0.2, 0.28, 2.0, 0.0)).loss.backward()
     assert lp.grad is not None
     torch.testing.assert_close(lp.grad, -A / N)
 
 
 def test_importance_weights_scale_the_gradient_and_carry_none() -> None:
     lp = OLD.clone().requires_grad_()
-    policy_loss(lp, lp, MU, A, N, LossSettings(0.2, 0.28, 2.0, 0.0)).loss.backward()
+    policy_loss(lp, lp, MU, A, N, loss_settings(0.2, 0.28, 2.0, 0.0)).loss.backward()
     assert lp.grad is not None
     torch.testing.assert_close(lp.grad, -A / N * (OLD - MU).exp().clamp(max=2.0))
 
 
 def test_a_clipped_token_gives_no_gradient() -> None:
     lp = LP.clone().requires_grad_()
-    terms = policy_loss(lp, OLD, OLD, A, N, LossSettings(0.2, 0.2, NO_CAP, 0.0))
+    terms = policy_loss(lp, OLD, OLD, A, N, loss_settings(0.2, 0.2, NO_CAP, 0.0))
     terms.loss.backward()
     assert lp.grad is not None
     assert terms.clipped.any()
@@ -160,7 +168,7 @@ def test_the_kl_term_pulls_towards_the_reference() -> None:
     lp = torch.tensor([-1.0, -3.0], dtype=torch.float64, requires_grad=True)
     ref = torch.tensor([-2.0, -2.0], dtype=torch.float64)
     none = torch.zeros(2, dtype=torch.float64)
-    settings = LossSettings(0.2, 0.28, 2.0, 1.0)
+    settings = loss_settings(0.2, 0.28, 2.0, 1.0)
     policy_loss(lp, lp.detach(), lp.detach(), none, 2, settings, ref).loss.backward()
     assert lp.grad is not None
     assert lp.grad[0] > 0 > lp.grad[1]
@@ -177,7 +185,7 @@ def test_kl_estimates_are_never_negative_and_zero_only_at_the_reference(estimate
 
 def test_a_permutation_of_tokens_changes_nothing() -> None:
     order = torch.tensor([6, 2, 0, 5, 1, 4, 3])
-    settings = LossSettings(0.2, 0.28, 2.0, 0.1)
+    settings = loss_settings(0.2, 0.28, 2.0, 0.1)
     whole = policy_loss(LP, OLD, MU, A, N, settings, REF).loss
     mixed = policy_loss(LP[order], OLD[order], MU[order], A[order], N, settings, REF[order]).loss
     torch.testing.assert_close(mixed, whole)
@@ -186,7 +194,7 @@ def test_a_permutation_of_tokens_changes_nothing() -> None:
 def test_extreme_log_ratios_stay_finite() -> None:
     lp = torch.tensor([-0.0, -1e4], requires_grad=True)
     far = torch.tensor([-1e4, -0.0])
-    terms = policy_loss(lp, far, -far, torch.ones(2), 2, LossSettings(0.2, 0.28, 2.0, 0.1), far)
+    terms = policy_loss(lp, far, -far, torch.ones(2), 2, loss_settings(0.2, 0.28, 2.0, 0.1), far)
     terms.loss.backward()
     assert terms.loss.isfinite()
     assert lp.grad is not None
@@ -196,6 +204,6 @@ def test_extreme_log_ratios_stay_finite() -> None:
 
 def test_no_tokens_give_a_loss_of_zero() -> None:
     empty = torch.zeros(0, requires_grad=True)
-    terms = policy_loss(empty, empty, empty, empty, 0, LossSettings(0.2, 0.28, 2.0, 0.0))
+    terms = policy_loss(empty, empty, empty, empty, 0, loss_settings(0.2, 0.28, 2.0, 0.0))
     assert terms.loss.item() == 0.0
     assert truncated_importance(empty, empty, 2.0).shape == (0,)

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.trainers.distillation import topk_divergence
-from clawrl_gym.trainers.loss import LossSettings, policy_loss, policy_ratio
+from clawrl_gym.trainers.loss import policy_loss
+from clawrl_gym.trainers.losses.gspo import sequence_ratio
+from tests.loss_settings import inputs, loss_settings
 
 M = 12
 DRAW = torch.Generator().manual_seed(5)
@@ -39,7 +41,7 @@ def check(loss: Callable[..., Tensor], at: Tensor) -> None:
 @pytest.mark.parametrize("term", ["reward", "kl", "sampled", "all"])
 def test_gradient_of_a_term_is_that_of_finite_differences(reduction: str, term: str) -> None:
     kl_coef = 0.3 if term in ("kl", "all") else 0.0
-    settings = LossSettings(0.1, 0.2, 1.5, kl_coef, reduction=reduction)  # type: ignore[arg-type]
+    settings = loss_settings(0.1, 0.2, 1.5, kl_coef, reduction=reduction)
 
     def loss(lp: Tensor) -> Tensor:
         taught = term in ("sampled", "all")
@@ -64,14 +66,14 @@ def test_gradient_of_a_term_is_that_of_finite_differences(reduction: str, term: 
 
 def test_gradient_of_gspo_is_that_of_the_sequence_ratio_where_advantages_are_equal() -> None:
     advantages = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)[ROWS]
-    settings = LossSettings(0.3, 0.3, 1e9, 0.0, "gspo", "sequence_mean")
+    settings = loss_settings(0.3, 0.3, 1e9, 0.0, "gspo", "sequence_mean")
 
     def loss(lp: Tensor) -> Tensor:
         return policy_loss(
             lp, OLD, OLD, advantages, M, settings, rows_M=ROWS, sequences=3
         ).loss  # fmt: skip
 
-    assert float(policy_ratio(LP, OLD, "gspo", ROWS).min()) > 0.7
+    assert float(sequence_ratio(inputs(LP, OLD, OLD, advantages, ROWS)).min()) > 0.7
     check(loss, LP)
 
 
@@ -79,7 +81,7 @@ def test_turns_of_one_sequence_keep_their_own_advantages_under_gspo() -> None:
     """A step-wise sample holds good and bad turns; their mean would teach neither."""
     lp = LP.clone().requires_grad_()
     advantages = torch.tensor([1.0, -1.0] * 6, dtype=torch.float64)
-    settings = LossSettings(9.0, 9.0, 1e9, 0.0, "gspo")
+    settings = loss_settings(9.0, 9.0, 1e9, 0.0, "gspo")
     policy_loss(lp, OLD, OLD, advantages, M, settings, rows_M=ROWS).loss.backward()
     assert lp.grad is not None
     assert (lp.grad.sign() == -advantages).all()
@@ -87,7 +89,7 @@ def test_turns_of_one_sequence_keep_their_own_advantages_under_gspo() -> None:
 
 def test_gradient_of_cispo_is_that_of_a_logprob_with_a_fixed_weight() -> None:
     lp = LP.clone().requires_grad_()
-    settings = LossSettings(0.1, 0.2, 1.5, 0.0, "cispo")
+    settings = loss_settings(0.1, 0.2, 1.5, 0.0, "cispo")
     terms = policy_loss(lp, OLD, MU, ADVANTAGES, M, settings)
     terms.loss.backward()
     weight = (LP - OLD).exp().clamp(0.9, 1.2) * (OLD - MU).exp().clamp(max=1.5)
@@ -101,7 +103,7 @@ def test_gradient_of_a_topk_divergence_is_that_of_finite_differences(kind: str) 
     logits = torch.randn(M, 9, generator=DRAW, dtype=torch.float64)
     teacher = torch.randn(M, 9, generator=DRAW, dtype=torch.float64).log_softmax(-1)
     ids = logits.topk(4).indices
-    settings = LossSettings(0.1, 0.2, 1.5, 0.0, reduction="sequence_mean")
+    settings = loss_settings(0.1, 0.2, 1.5, 0.0, reduction="sequence_mean")
 
     def loss(logits: Tensor) -> Tensor:
         student = logits.log_softmax(-1).gather(-1, ids)
@@ -121,7 +123,7 @@ def test_only_the_learner_gets_gradient(source: str) -> None:
     given = {name: stream.clone().requires_grad_() for name, stream in streams.items()}
     policy_loss(
         given["lp"], given["old"], given["mu"], ADVANTAGES, M,
-        LossSettings(0.1, 0.2, 1.5, 0.3), given["ref"],
+        loss_settings(0.1, 0.2, 1.5, 0.3), given["ref"],
         distill_M=WEIGHTS, teacher_M=given["teacher"],
     ).loss.backward()  # fmt: skip
     assert given["lp"].grad is not None

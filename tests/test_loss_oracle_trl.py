@@ -15,6 +15,7 @@ from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.loss import LossSettings, policy_loss
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
+from tests.loss_settings import loss_settings, settings_of
 from tests.reference.tiny_model import VOCAB, write_tiny_qwen3
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of trl and of what it imports
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of trl and of what it impor
 PROMPT = [5, 6, 7, 8]
 REWARDS = [1.0, 0.0, 0.25, 1.0]
 BETA = 0.05
+TAUS = (0.8, 1.3)
+"""Of sapo, apart from each other and from 1."""
 DRAW = random.Random(0)
 COMPLETIONS = [[DRAW.randrange(3, VOCAB) for _ in range(n)] for n in (7, 12, 3, 9)]
 OLD_SHIFTS = [[DRAW.gauss(0, 0.3) for _ in completion] for completion in COMPLETIONS]
@@ -88,7 +91,7 @@ def trl_trainer(model_dir: str, folder: Path, scale_rewards: str) -> Any:
 
 
 def trl_results(
-    model_dir: str, folder: Path, scale_rewards: str, kl_correction: bool
+    model_dir: str, folder: Path, scale_rewards: str, kl_correction: bool, loss: str = "dapo"
 ) -> tuple[list[float], float, Any]:
     """trl's advantages, loss and gradient at a policy that has moved away from the old one."""
     trainer = trl_trainer(model_dir, folder, scale_rewards)
@@ -105,6 +108,8 @@ def trl_results(
     inputs["ref_per_token_logps"] = logprobs + padded(REF_SHIFTS)
     inputs["importance_sampling_ratio"] = padded(weights(kl_correction))
     inputs["num_items_in_batch"] = inputs["completion_mask"].sum()
+    trainer.loss_type = loss
+    trainer.args.sapo_temperature_pos, trainer.args.sapo_temperature_neg = TAUS
     trainer.beta = BETA
     trainer.args.use_bias_correction_kl = kl_correction
     trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
@@ -125,7 +130,7 @@ def weights(kl_correction: bool) -> list[list[float]]:
 
 
 def our_results(
-    model_dir: str, normalize_std: bool, kl_correction: bool
+    model_dir: str, normalize_std: bool, kl_correction: bool, settings: LossSettings | None = None
 ) -> tuple[list[float], float, Any]:
     task = TaskRef(None, 0, "train")
     episodes = [
@@ -161,10 +166,12 @@ def our_results(
         old - importance.log(),
         torch.from_numpy(pack.advantages_M),
         len(lp),
-        LossSettings(0.2, 0.28, 2.0, BETA, kl_correction=kl_correction),
+        settings or loss_settings(0.2, 0.28, 2.0, BETA, kl_correction=kl_correction),
         ref,
+        rows_M=torch.from_numpy(pack.rows_M),
+        sequences=len(samples),
     )
-    assert terms.clipped.any()
+    assert terms.clipped.any() == (settings is None)
     terms.loss.backward()
     gradient = {name: p.grad for name, p in model.net.named_parameters()}
     return [max(s.advantages_T, key=abs) for s in samples], terms.loss.item(), gradient
@@ -178,15 +185,27 @@ def test_advantages_loss_and_gradient_equal_trls(
     tmp_path: Path, scale_rewards: str, normalize_std: bool, kl_correction: bool
 ) -> None:
     model_dir = write_tiny_qwen3(tmp_path / "model")
-    advantages, loss, gradient = trl_results(
-        model_dir, tmp_path / "out", scale_rewards, kl_correction
-    )
-    our_advantages, our_loss, our_gradient = our_results(model_dir, normalize_std, kl_correction)
+    theirs = trl_results(model_dir, tmp_path / "out", scale_rewards, kl_correction)
+    check_same(our_results(model_dir, normalize_std, kl_correction), theirs)
+
+
+def test_sapo_equals_trls(tmp_path: Path) -> None:
+    """Its mean is over sequences' means, as the paper's."""
+    model_dir = write_tiny_qwen3(tmp_path / "model")
+    options: dict[str, object] = dict(zip(("tau_pos", "tau_neg"), TAUS, strict=True))
+    settings = settings_of("sapo", options, tis_cap=2.0, kl_coef=BETA, reduction="sequence_mean")
+    theirs = trl_results(model_dir, tmp_path / "out", "group", False, "sapo")
+    check_same(our_results(model_dir, True, False, settings), theirs)
+
+
+def check_same(
+    ours: tuple[list[float], float, Any], theirs: tuple[list[float], float, Any]
+) -> None:
     # trl adds 1e-4 to the deviation where we add 1e-6
-    assert our_advantages == pytest.approx(advantages, rel=5e-4)
-    assert our_loss == pytest.approx(loss, rel=2e-4)
-    for name, theirs in gradient.items():
-        torch.testing.assert_close(our_gradient[name], theirs, rtol=2e-3, atol=2e-5)
+    assert ours[0] == pytest.approx(theirs[0], rel=5e-4)
+    assert ours[1] == pytest.approx(theirs[1], rel=2e-4)
+    for name, gradient in theirs[2].items():
+        torch.testing.assert_close(ours[2][name], gradient, rtol=2e-3, atol=2e-5)
 
 
 def test_the_entropy_of_a_batch_is_the_one_that_trl_logs(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ a second time: token by token, in float64, on whole logits of plain transformers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,19 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "grpo by sequences": {"algorithm": "grpo", "reduction": "sequence_mean"},
     "grpo, kl": {"algorithm": "grpo", "kl_coef": 0.3},
     "grpo, corrected kl": {"algorithm": "grpo", "kl_coef": 0.3, "kl_correction": True},
+    "hybrid, sapo": {
+        "algorithm": "hybrid", "distillation": {"form": "sampled"}, "loss": {"type": "sapo"},
+    },
+    **{
+        f"hybrid, dppo, {kind}": {
+            "algorithm": "hybrid", "kl_coef": 0.3, "distillation": {"form": "sampled"},
+            "loss": {
+                "type": "dppo",
+                "options": {"divergence": kind, "threshold": 0.01, "ratio_cap": None},
+            },
+        }
+        for kind in ("tv", "kl")
+    },
     **{
         f"{algorithm}, {teacher}": {
             "algorithm": algorithm,
@@ -168,7 +182,7 @@ def _of_token(
     lp, old = lp_V[token], lp_V[token].detach()
     importance = (old - sample.logprobs_T[at]).exp().clamp(max=config.tis_cap)
     ratio = (lp - old).exp()
-    value = -importance * ratio * sample.advantages_T[at]
+    value = _pushed(config, lp, old, sample.logprobs_T[at], sample.advantages_T[at])
     if sample.distill_T and sample.distill_T[at]:
         told_V = _taught(sample, at, teacher)
         if config.distillation.form == "topk":
@@ -176,12 +190,32 @@ def _of_token(
         else:
             clip = config.distillation.gap_clip
             gap = (told_V[token] - old).clamp(-clip, clip)
-            value = value - importance * ratio * sample.distill_T[at] * gap
+            pull = sample.distill_T[at] * float(gap)
+            value = value + _pushed(config, lp, old, sample.logprobs_T[at], pull)
     if config.kl_coef:
         log_ratio = first_V[token] - lp
         k3 = log_ratio.exp() - 1 - log_ratio
         value = value + config.kl_coef * k3 * (importance * ratio if config.kl_correction else 1)
     return value
+
+
+def _pushed(config: TrainerConfig, lp: Tensor, old: Tensor, mu: float, advantage: float) -> Tensor:
+    """The policy-gradient term of a token; where lp is old, ppo has nothing to clip."""
+    options: Any = config.loss.options
+    importance = (old - mu).exp().clamp(max=config.tis_cap)
+    ratio = (lp - old).exp()
+    if config.loss.type == "sapo":
+        tau = options["tau_pos"] if advantage > 0 else options["tau_neg"]
+        return -importance * advantage * 4 / tau * torch.sigmoid(tau * (ratio - 1))
+    if config.loss.type == "dppo":
+        p, q = float(lp.exp()), math.exp(mu)
+        apart = {
+            "tv": abs(p - q),
+            "kl": q * math.log(q / p) + (1 - q) * math.log((1 - q) / (1 - p)),
+        }[options["divergence"]]
+        keeps = apart <= options["threshold"] or (p - q) * advantage <= 0
+        return -keeps * advantage * (lp - mu).exp()
+    return -importance * ratio * advantage
 
 
 @torch.no_grad()

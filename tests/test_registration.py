@@ -29,7 +29,7 @@ def test_our_ids_are_registered_as_strings() -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("no_colon", "expected 'package.module:ClassName'"),
+        ("no_colon", "expected 'package.module:Name'"),
         ("no_such_module_at_all:X", "cannot import 'no_such_module_at_all'"),
         ("json:Nothing", "module 'json' has no 'Nothing'"),
     ],

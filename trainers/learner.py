@@ -1,8 +1,8 @@
 """The learner: samples in, one update of the weights, weights out.
 
 Blind to the algorithm: it reads ids, behaviour log-probs, advantages and lessons. The proximal
-policy of the clipped surrogate is always the learner itself before the update; what vLLM sampled
-with, however many versions ago, enters through the truncated importance weight only.
+policy is always the learner itself before the update; what vLLM sampled with, however many versions
+ago, enters through the truncated importance weight, or as the loss reads it (`trainer.loss`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from clawrl_gym.trainers.average import MovingAverage
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.limits import FiniteGradients, memory_errors
 from clawrl_gym.trainers.loss import LossSettings
+from clawrl_gym.trainers.loss_function import build_loss
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
@@ -90,8 +91,7 @@ class Learner:
             self.average = MovingAverage(self.model.net, trainer.distillation.average_decay)
         self.teacher = self._make_teacher(model_dir, device, images) if distils(trainer) else None
         self.settings = LossSettings(
-            clip_low=trainer.clip_low,
-            clip_high=trainer.clip_high,
+            loss=build_loss(trainer.loss),
             tis_cap=trainer.tis_cap,
             kl_coef=trainer.kl_coef,
             kl_correction=trainer.kl_correction,
@@ -99,7 +99,6 @@ class Learner:
             token_ratio_max=trainer.token_ratio_max,
             sequence_ratio_min=trainer.sequence_ratio_min,
             sequence_ratio_max=trainer.sequence_ratio_max,
-            surrogate=trainer.surrogate,
             reduction=trainer.reduction,
             constant_length=trainer.constant_length,
         )

@@ -23,7 +23,7 @@ def memory_errors(part: str, trainer: TrainerConfig, learner: LearnerConfig) -> 
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not _is_of_memory(error):
+        if not is_of_memory(error):
             raise
         words = str(error).splitlines()[0] if str(error) else type(error).__name__
         message = (
@@ -37,7 +37,8 @@ def memory_errors(part: str, trainer: TrainerConfig, learner: LearnerConfig) -> 
     raise TrainerError(message)
 
 
-def _is_of_memory(error: BaseException) -> bool:
+def is_of_memory(error: BaseException) -> bool:
+    """Whether it says that no memory was left."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
         words in str(error) for words in _SAYINGS
     )

@@ -3,30 +3,35 @@
 lp is the learner's log-prob with gradient, old the learner's before the update (the proximal
 policy), mu vLLM's (the behaviour policy), ref the reference model's, teacher that of a policy that
 has read a hint. M runs over sampled tokens only: other tokens, with whatever log-prob they carry,
-are gone before this file is reached. Only lp and a divergence ever carry gradient.
+are gone before this file is reached. Only lp and a divergence ever carry gradient. The
+policy-gradient term itself is the function that `trainer.loss` names: `trainers/losses/`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 import torch
 from torch import Tensor
 
-MAX_LOG_RATIO = 20.0
-"""Log-ratios are clamped to plus and minus this before exp, which would overflow."""
+from clawrl_gym.trainers.loss_function import LossFunction
+from clawrl_gym.trainers.token_loss import (
+    MAX_LOG_RATIO,
+    LossInputs,
+    ratio,
+    rows_for,
+    sequence_means,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LossSettings:
-    """The numbers of the loss, and which of its forms is meant."""
+    """The policy-gradient term, and the numbers of all that is around it."""
 
-    clip_low: float
-    clip_high: float
+    loss: LossFunction
     tis_cap: float
     kl_coef: float
-    surrogate: Literal["ppo", "gspo", "cispo"] = "ppo"
     reduction: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
     constant_length: int = 1024
     """reduction=constant: tokens that a sequence counts as."""
@@ -76,30 +81,30 @@ def policy_loss(
     rows_M: Tensor | None = None,
     sequences: int | None = None,
 ) -> LossTerms:
-    """L = mean_t m_t [ w_t S_t(A_t) + d_t D_t + kl_coef * c_t k3(lp_t, ref_t) ].
+    """L = mean_t m_t [ S_t(A_t) + d_t D_t + kl_coef * c_t k3(lp_t, ref_t) ].
 
-    S_t is the `surrogate` (on r = exp(lp - old)), w_t = min(exp(old - mu), tis_cap) the truncated
-    importance weight, m_t in {0, 1} says whether b_t = exp(old - mu) and its geometric mean over
-    the sequence lie within their bounds, c_t = w_t exp(lp - old) with `kl_correction`, else 1,
-    d_t = `distill_M`. D_t is w_t S_t(clip(teacher_t - old_t, +-gap_clip)), a
-    policy gradient with a bound of its own, or, where given, `divergence_M`, whose gradient is its
-    own. The mean is over the whole batch, masked tokens too, of which these tokens may be a part:
-    `count` tokens in `sequences`. `rows_M` numbers the sequences that are here, each of them whole.
+    S_t is `settings.loss`, which applies w_t = min(exp(old - mu), tis_cap), the truncated
+    importance weight, or corrects for mu in its own way; m_t in {0, 1} says whether
+    b_t = exp(old - mu) and its geometric mean over the sequence lie within their bounds,
+    c_t = w_t exp(lp - old) with `kl_correction`, else 1, d_t = `distill_M`. D_t is
+    S_t(clip(teacher_t - old_t, +-gap_clip)), a policy gradient with a bound of its own, or, where
+    given, `divergence_M`, whose gradient is its own. The mean is over the whole batch, masked
+    tokens too, of which these tokens may be a part: `count` tokens in `sequences`. `rows_M` numbers
+    the sequences that are here, each of them whole.
     """
     _check(distill_M, teacher_M, divergence_M, rows_M, lp_M)
     old_M, mu_M = old_M.detach(), mu_M.detach()
-    ratio_M = policy_ratio(lp_M, old_M, settings.surrogate, rows_M)
     importance_M = truncated_importance(old_M, mu_M, settings.tis_cap)
-    reward_M, clipped = surrogate_loss(lp_M, ratio_M, advantages_M, settings)
-    loss_M = reward_M * importance_M
+    tokens = LossInputs(lp_M, old_M, mu_M, advantages_M, importance_M, rows_M)
+    loss_M, clipped = settings.loss(tokens)
     gap_M = None if teacher_M is None else teacher_M.detach() - old_M
     if distill_M is not None and divergence_M is not None:
         # a zero weight would not stop a divergence that is not a number
         loss_M = loss_M + distill_M * divergence_M.where(distill_M != 0, 0.0)
     elif distill_M is not None and gap_M is not None:
         pull_M = distill_M * cut_gap(gap_M, gap_clip)
-        taught_M, bound = surrogate_loss(lp_M, ratio_M, pull_M, settings)
-        loss_M, clipped = loss_M + taught_M * importance_M, clipped | bound
+        taught_M, bound = settings.loss(replace(tokens, advantages_M=pull_M))
+        loss_M, clipped = loss_M + taught_M, clipped | bound
     kl_M = None
     if ref_M is not None:
         kl_M = k3(lp_M, ref_M.detach())
@@ -111,56 +116,6 @@ def policy_loss(
     masked_M = of_tokens_M | of_sequences_M
     loss = reduce(loss_M.masked_fill(masked_M, 0.0), count, settings, rows_M, sequences)
     return LossTerms(loss, clipped, masked_M, of_sequences_M, kl_M, gap_M)
-
-
-def policy_ratio(
-    lp_M: Tensor,
-    old_M: Tensor,
-    surrogate: Literal["ppo", "gspo", "cispo"],
-    rows_M: Tensor | None = None,
-) -> Tensor:
-    """exp(lp - old); with gspo the geometric mean of these over the token's sequence.
-
-    The gradient of gspo's ratio is each token's own, so that turns of one sequence keep their own
-    advantages; where these are equal, it is that of the sequence's ratio.
-    """
-    if surrogate != "gspo":
-        return ratio(lp_M, old_M)
-    mean_M = sequence_means((lp_M - old_M).detach(), _rows_for("gspo", rows_M))
-    return ratio(lp_M - lp_M.detach() + mean_M, torch.zeros_like(mean_M))
-
-
-def surrogate_loss(
-    lp_M: Tensor, ratio_M: Tensor, advantages_M: Tensor, settings: LossSettings
-) -> tuple[Tensor, Tensor]:
-    """S_t(A_t), and where its bound is active."""
-    if settings.surrogate == "cispo":
-        return weighted_logprob(lp_M, ratio_M, advantages_M, settings.clip_low, settings.clip_high)
-    return clipped_surrogate(ratio_M, advantages_M, settings.clip_low, settings.clip_high)
-
-
-def clipped_surrogate(
-    ratio_M: Tensor, advantages_M: Tensor, clip_low: float, clip_high: float
-) -> tuple[Tensor, Tensor]:
-    """max(-r A, -clip(r, 1 - clip_low, 1 + clip_high) A).
-
-    The second tensor says where the bound is active: such tokens give no gradient.
-    """
-    free_M = -ratio_M * advantages_M
-    bound_M = -ratio_M.clamp(1 - clip_low, 1 + clip_high) * advantages_M
-    return free_M.maximum(bound_M), (bound_M > free_M).detach()
-
-
-def weighted_logprob(
-    lp_M: Tensor, ratio_M: Tensor, advantages_M: Tensor, clip_low: float, clip_high: float
-) -> tuple[Tensor, Tensor]:
-    """-clip(r, 1 - clip_low, 1 + clip_high) A lp, no gradient through r (CISPO).
-
-    The second tensor says where the weight was cut: such tokens still give gradient.
-    """
-    free_M = ratio_M.detach()
-    weight_M = free_M.clamp(1 - clip_low, 1 + clip_high)
-    return -weight_M * advantages_M * lp_M, (weight_M != free_M) & (advantages_M != 0)
 
 
 def cut_gap(gap_M: Tensor, gap_clip: float) -> Tensor:
@@ -185,7 +140,7 @@ def outside(
     of_tokens_M = _is_outside(log_M, settings.token_ratio_min, settings.token_ratio_max)
     if settings.sequence_ratio_min <= 0 and settings.sequence_ratio_max is None:
         return of_tokens_M, torch.zeros_like(of_tokens_M)
-    means_M = sequence_means(log_M, _rows_for("sequence_ratio", rows_M))
+    means_M = sequence_means(log_M, rows_for("sequence_ratio", rows_M))
     bounds = settings.sequence_ratio_min, settings.sequence_ratio_max
     return of_tokens_M, _is_outside(means_M, *bounds)
 
@@ -198,11 +153,6 @@ def _is_outside(log_ratio_M: Tensor, low: float, high: float | None) -> Tensor:
     if high is not None:
         inside_M &= ratio_M <= high
     return ~inside_M
-
-
-def ratio(log_p_M: Tensor, log_q_M: Tensor) -> Tensor:
-    """exp(log p - log q), finite whatever comes in."""
-    return (log_p_M - log_q_M).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
 def k1(lp_M: Tensor, ref_M: Tensor) -> Tensor:
@@ -240,7 +190,7 @@ def reduce(
     if settings.reduction == "constant":
         return values_M.sum() / (max(sequences, 1) * settings.constant_length)
     if settings.reduction == "sequence_mean":
-        rows_M = _rows_for("sequence_mean", rows_M)
+        rows_M = rows_for("sequence_mean", rows_M)
         return (values_M / torch.bincount(rows_M)[rows_M]).sum() / max(sequences, 1)
     assert_never(settings.reduction)
 
@@ -248,19 +198,6 @@ def reduce(
 def token_mean(values_M: Tensor, count: int) -> Tensor:
     """sum / N with N the token count before anything was clipped or split; 0 for no tokens."""
     return values_M.sum() / max(count, 1)
-
-
-def sequence_means(values_M: Tensor, rows_M: Tensor) -> Tensor:
-    """(M,) the mean over each token's own sequence."""
-    counts_S = torch.bincount(rows_M)
-    sums_S = values_M.new_zeros(len(counts_S)).index_add(0, rows_M, values_M)
-    return sums_S[rows_M] / counts_S[rows_M]
-
-
-def _rows_for(form: str, rows_M: Tensor | None) -> Tensor:
-    if rows_M is None:
-        raise ValueError(f"got no rows, expected the sequence of each token for {form!r}")
-    return rows_M
 
 
 def _check(

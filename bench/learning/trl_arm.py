@@ -60,7 +60,8 @@ def train(settings: Settings, arm: str, seed: int, folder: Path) -> None:
 
     torch.set_num_threads(settings.threads)
     config = settings.config(arm, seed)
-    learner, trainer, sampling = config.learner, config.trainer, config.policy.sampling
+    learner, sampling = config.learner, config.policy.sampling
+    clipping = config.trainer.loss.options
     ground = Ground(config)
     tasks = ground.train(settings.steps * settings.groups)
     rewards = Rewards(ground, tasks, settings.group_size)
@@ -88,7 +89,7 @@ def train(settings: Settings, arm: str, seed: int, folder: Path) -> None:
             shuffle_dataset=False, max_completion_length=settings.max_tokens,
             temperature=sampling.temperature, top_p=1.0, top_k=0,
             loss_type="dapo", scale_rewards="group", beta=0.0,
-            epsilon=trainer.clip_low, epsilon_high=trainer.clip_high,
+            epsilon=clipping["clip_low"], epsilon_high=clipping["clip_high"],
             learning_rate=learner.lr, adam_beta1=learner.betas[0], adam_beta2=learner.betas[1],
             weight_decay=learner.weight_decay, max_grad_norm=learner.max_grad_norm,
             report_to=[], save_strategy="no", logging_steps=1, disable_tqdm=True,

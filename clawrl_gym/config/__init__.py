@@ -24,6 +24,7 @@ from clawrl_gym.config.learning import (
     TrainerConfig,
 )
 from clawrl_gym.config.live import KindRule, LiveConfig
+from clawrl_gym.config.loss import LossConfig
 from clawrl_gym.config.mixture import DomainConfig
 from clawrl_gym.config.part import Part
 from clawrl_gym.config.policy import GatewayConfig, ImagesConfig, PolicyConfig, SamplingConfig
@@ -52,6 +53,7 @@ __all__ = [
     "KindRule",
     "LearnerConfig",
     "LiveConfig",
+    "LossConfig",
     "Part",
     "PolicyConfig",
     "RayConfig",

@@ -19,6 +19,7 @@ import yaml
 
 from clawrl_gym.config import Part, RunConfig
 from clawrl_gym.config.mixing import is_of_mixture, listed_envs, with_mixture
+from clawrl_gym.config.part import leaf
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import (
     AGENTS,
@@ -26,6 +27,7 @@ from clawrl_gym.core.plugins import (
     ENVIRONMENTS,
     JUDGES,
     LEARNERS,
+    LOSSES,
     SANDBOXES,
     Seam,
     unknown_key,
@@ -41,6 +43,7 @@ _SEAMS: Mapping[str, Seam] = {
     "env": ENVIRONMENTS,
     "judge": JUDGES,
     "learner": LEARNERS,
+    "loss": LOSSES,
     "sandbox": SANDBOXES,
     "trainer": ALGORITHMS,
 }
@@ -157,7 +160,8 @@ def with_overrides(
 ) -> dict[str, object]:
     """A whole configuration's plain values with KEY=VALUE set, read as `compose` reads them.
 
-    `~KEY` takes the key's default; `flag` stands for the values in messages. Raises ConfigError for
+    `~KEY` takes the key's default. Where another plug-in is chosen, what `values` say of the one
+    before's options is left out. `flag` stands for the values in messages. Raises ConfigError for
     what is no such override; groups are none: what a group says cannot be told from what `values`
     say.
     """
@@ -166,6 +170,7 @@ def with_overrides(
 
     groups = groups_of(config_name)
     changed = copy.deepcopy(dict(values))
+    _forget_options(changed, overrides)
     for text in overrides:
         name = _name(text)
         if "=" not in text and not text.startswith("~"):
@@ -183,6 +188,15 @@ def with_overrides(
             raise ConfigError(f"got several values of {name!r}: a run has one of each key")
         _set(changed, name.split("."), None if override.is_delete() else override)
     return changed
+
+
+def _forget_options(values: dict[str, object], overrides: Sequence[str]) -> None:
+    """Remove what `values` say of the options of a plug-in where another one is chosen."""
+    chosen = dict(text.partition("=")[::2] for text in overrides)
+    for seam in _SEAMS.values():
+        has_own = seam.options_key.endswith(".options")
+        if has_own and seam.key in chosen and chosen[seam.key] != leaf(values, seam.key):
+            _set(values, seam.options_key.split("."), None)
 
 
 def _set(values: dict[str, object], path: Sequence[str], override: Override | None) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from clawrl_gym.config.loss import LossConfig, with_loss
 from clawrl_gym.config.part import Part, Threads
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS
 
@@ -145,18 +146,15 @@ class TrainerConfig(Part):
     opd_weight: float = Field(1.0, ge=0)
     """Weight of the distillation term (opd, hybrid)."""
     distillation: DistillationConfig = DistillationConfig()
-    surrogate: Literal["ppo", "gspo", "cispo"] = "ppo"
-    """`ppo`: clipped ratio of each token (clip_high above clip_low is DAPO's choice); `gspo`: one
-    ratio for a whole sequence; `cispo`: the clipped ratio only weighs the log-prob."""
+    loss: LossConfig = LossConfig()
     reduction: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
     """Mean over the batch's tokens; over its sequences' means; or over sequences, each summed and
     divided by `constant_length` (Dr. GRPO)."""
     constant_length: int = Field(1024, ge=1)
     """reduction=constant: tokens that a sequence counts as."""
-    clip_low: float = Field(0.2, ge=0)
-    clip_high: float = Field(0.28, ge=0)
     tis_cap: float = Field(2.0, gt=0)
-    """Cap of the truncated importance weight between learner and engine."""
+    """Cap of the truncated importance weight between learner and engine. loss.type=dppo weighs by
+    the whole ratio to the engine instead, with `loss.options.ratio_cap`."""
     token_ratio_min: float = Field(0.125, ge=0, le=1)
     """A token whose importance ratio (learner before the update over engine) is below this is left
     out of the loss, not of its denominator; 0: no bound."""
@@ -172,14 +170,15 @@ class TrainerConfig(Part):
     """Weigh the KL term by the importance ratio of the weights that are updated over those that
     sampled: unbiased for stale samples, in value and gradient, with more variance."""
     minibatches: int = Field(1, ge=1)
-    """Optimizer steps that one batch is split into; with 1, `surrogate` must be ppo: old and
-    current policy are the same, and no ratio is ever clipped."""
+    """Optimizer steps that one batch is split into; with 1, old and current policy are the same, no
+    ratio is ever clipped, and gspo, cispo and sapo are refused: they would be ppo."""
     max_tokens_per_pack: int = Field(2048, ge=128)
     """Tokens of one packed forward pass."""
 
     @model_validator(mode="before")
     @classmethod
     def _fits_its_class(cls, values: object) -> object:
+        values = with_loss(values) if isinstance(values, Mapping) else values
         return ALGORITHMS.with_options(values, "algorithm", "grpo")
 
 

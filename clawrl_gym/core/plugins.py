@@ -1,4 +1,4 @@
-"""The one registry: for every seam, from a name or an import path to a class.
+"""The one registry: for every seam, from a name or an import path to a class, or to a function.
 
 A name stands for one of ours (listed below, as strings: nothing is imported to know them) or for
 an entry point of an installed package in the seam's group; anything with a colon is an import path,
@@ -7,7 +7,8 @@ anything starts: what cannot be imported, what is of another seam, which options
 
 A class says with a nested pydantic model `Options` which options it takes; without one it takes
 none. It is called with its options, if it takes any, or built by a classmethod `from_config`, which
-gets the seam's part of the configuration and what its docstring says.
+gets the seam's part of the configuration and what its docstring says. A function (of the seam
+`loss`) says it with the annotation of its parameter `options`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_type_hints
 
 from clawrl_gym.core.errors import ClawError, ConfigError
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:  # importing the package must stay light
 
 
 class Options(Protocol):
-    """The part of a configuration that a plug-in's class checks itself."""
+    """The part of a configuration that a plug-in checks itself."""
 
     @property
     def options(self) -> Mapping[str, object]: ...
@@ -40,7 +42,7 @@ class Options(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """A place where a class of one's own fits."""
+    """A place where a class or a function of one's own fits."""
 
     name: str
     """In messages."""
@@ -66,6 +68,11 @@ class Seam:
     """What its constructor is called with, before its options; None: a configuration part."""
     with_own_options: bool = True
     """Its constructor gets its options; else they stand in what it is called with."""
+    takes: Literal["class", "function"] = "class"
+    """A function is called with `plain`, and its options if it takes any."""
+    says_options: bool = False
+    """A configuration says all options of ours too, the defaults among them: their modules import
+    nothing heavy."""
     words: tuple[str, ...] = ()
     """Values of the key that name no class."""
 
@@ -96,7 +103,7 @@ class Seam:
         return entries
 
     def resolve(self, name: str) -> Plugin:
-        """The class that a name or an import path stands for.
+        """The class or function that a name or an import path stands for.
 
         Raises ConfigError for what is unknown, cannot be imported, or does not fit here.
         """
@@ -109,13 +116,14 @@ class Seam:
     def checked_options(self, name: str, options: Mapping[str, object]) -> dict[str, object]:
         """All options of a plug-in, its defaults too. Raises ConfigError for what does not fit.
 
-        One of ours that is given no options is not imported: its name is enough.
+        One of ours that is given no options is not imported, unless the seam `says_options`: its
+        name is enough.
         """
         if name in self.words:
             if options:
                 raise ConfigError(f"{self.key}={name} takes no {self.options_key}")
             return {}
-        if name in self.builtin and not options:
+        if self._needs_no_look(name, options):
             return {}
         from pydantic_core import PydanticSerializationError
 
@@ -149,28 +157,31 @@ class Seam:
             raise ConfigError(f"got {self.key}={name!r}, expected a name or package.module:Name")
         if not isinstance(options, Mapping):
             raise ConfigError(f"got {self.options_key}={options!r}, expected KEY=VALUE pairs")
-        if name not in self.words and not options and name in self.builtin:
+        if self._needs_no_look(name, options):
             return part
         return {**part, "options": self.checked_options(name, options)}
+
+    def _needs_no_look(self, name: str, options: Mapping[str, object]) -> bool:
+        return name in self.builtin and not options and not self.says_options
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A class that was found for a seam."""
+    """A class or function that was found for a seam."""
 
     seam: Seam
     name: str
     """As the configuration has it."""
     target: Any
-    """The class (any class at all until `check` has looked at it)."""
+    """The class or function (anything at all until `check` has looked at it)."""
 
     def check(self) -> None:
-        """Raises ConfigError when the class belongs to another seam."""
+        """Raises ConfigError when it belongs to another seam."""
         seam = self.seam
-        if not inspect.isclass(self.target):
-            kind = type(self.target).__name__
+        misfit = self._misfit()
+        if misfit is not None:
             raise ConfigError(
-                f"got {seam.key}={self.name}, of type {kind}, expected a class (the seam "
+                f"got {seam.key}={self.name}, {misfit}, expected a {seam.takes} (the seam "
                 f"{seam.name!r})"
             )
         if seam.base is not None and not issubclass(self.target, load(seam.base, seam.key)):
@@ -189,6 +200,14 @@ class Plugin:
         _ = self.options_model
         if seam.plain is not None:
             self._check_call()
+
+    def _misfit(self) -> str | None:
+        """What it is, where that is not what the seam takes."""
+        is_class = inspect.isclass(self.target)
+        if is_class == (self.seam.takes == "class") and callable(self.target):
+            is_async = inspect.iscoroutinefunction(inspect.unwrap(self.target))
+            return "an async function" if is_async else None
+        return "a class" if is_class else f"of type {type(self.target).__name__}"
 
     def _check_methods(self) -> None:
         seam = self.seam
@@ -213,13 +232,14 @@ class Plugin:
             )
 
     def _check_call(self) -> None:
-        """Raises ConfigError when the class cannot be called with what this seam gives."""
+        """Raises ConfigError when it cannot be called with what this seam gives."""
         seam = self.seam
         arguments = seam.plain or ()
         if self._has_from_config:
             callee, name, arguments = self.target.from_config, "from_config", seam.from_config
         else:
-            callee, name = self.target, "constructor"
+            callee = self.target
+            name = "constructor" if seam.takes == "class" else "call"
             if seam.with_own_options and self.options_model is not None:
                 arguments = (*arguments, "options")
         try:
@@ -229,15 +249,19 @@ class Plugin:
         try:
             signature.bind(*arguments)
         except TypeError as error:
-            without = (
-                ""
-                if "options" in arguments or not seam.with_own_options
-                else "; options come as well where the class has a pydantic model `Options`"
-            )
+            without = "" if "options" in arguments or not seam.with_own_options else self._without()
             raise ConfigError(
                 f"got {seam.key}={self.name}, whose {name} takes {signature}: {error}; expected "
                 f"one that is called with ({', '.join(arguments)}){without}"
             ) from error
+
+    def _without(self) -> str:
+        return f"; options come as well where {self._options_place()}"
+
+    def _options_place(self) -> str:
+        if self.seam.takes == "class":
+            return "the class has a pydantic model `Options`"
+        return "its parameter `options` is annotated with a pydantic model"
 
     @property
     def _has_from_config(self) -> bool:
@@ -246,7 +270,7 @@ class Plugin:
         Which of the two the most derived class says that defines `from_config`, `__init__` or
         `Options`: one that extends a class of ours with a constructor of its own is called.
         """
-        for base in self.target.__mro__:
+        for base in self.target.__mro__ if self.seam.takes == "class" else ():
             if "from_config" in vars(base):
                 return True
             if {"Options", "__init__"} & set(vars(base)):
@@ -255,19 +279,22 @@ class Plugin:
 
     @cached_property
     def options_model(self) -> type[BaseModel] | None:
-        """The model of its options; None for a class that takes none.
+        """The model of its options; None for one that takes none.
 
         Raises ConfigError for an `Options` that is no pydantic model.
         """
         from pydantic import BaseModel
 
-        model = getattr(self.target, "Options", None)
+        if self.seam.takes == "class":
+            where, model = "Options", getattr(self.target, "Options", None)
+        else:
+            where, model = "parameter options", _annotated(self.target, "options")
         if model is None:
             return None
         if not (inspect.isclass(model) and issubclass(model, BaseModel)):
             raise ConfigError(
-                f"got {self.seam.key}={self.name}, whose Options is {model!r}, expected a class "
-                "that extends pydantic.BaseModel"
+                f"got {self.seam.key}={self.name}, whose {where} is {_shown(model)}, expected a "
+                "class that extends pydantic.BaseModel"
             )
         return model
 
@@ -280,7 +307,7 @@ class Plugin:
                 key = f"{self.seam.options_key}.{next(iter(values))}"
                 raise ConfigError(
                     f"unknown configuration key {key!r}: {self.seam.key}={self.name} takes no "
-                    "options (its class has no pydantic model `Options`)"
+                    f"options, which it would where {self._options_place()}"
                 )
             return None
         fields = set(self.options_model.model_fields)
@@ -289,6 +316,7 @@ class Plugin:
                 key = f"{self.seam.options_key}.{name}"
                 raise ConfigError(
                     unknown_key(key, [f"{self.seam.options_key}.{n}" for n in fields])
+                    + f" ({self.seam.key}={self.name} takes {', '.join(sorted(fields))})"
                 )
         try:
             return self.options_model.model_validate(values, by_name=True, by_alias=False)
@@ -318,6 +346,28 @@ class Plugin:
             ) from error
 
 
+def _annotated(function: Any, parameter: str) -> object:
+    """What a parameter of a function is annotated with; None for one that it has not."""
+    function = inspect.unwrap(function)
+    if not inspect.isfunction(function):  # an object that can be called
+        function = inspect.unwrap(type(function).__call__)
+    if parameter not in inspect.signature(function).parameters:
+        return None
+    annotation = getattr(function, "__annotations__", {}).get(parameter, "without an annotation")
+    if not isinstance(annotation, str):
+        return annotation
+    try:  # of this parameter alone: others may be known to type checkers only
+        return get_type_hints(
+            SimpleNamespace(__annotations__={parameter: annotation}), function.__globals__
+        )[parameter]
+    except (NameError, SyntaxError):
+        return annotation
+
+
+def _shown(found: object) -> str:
+    return found if isinstance(found, str) else repr(found)
+
+
 def load(path: str, origin: str) -> Any:
     """The object at `package.module:Name`; `origin` is the setting that names it.
 
@@ -325,7 +375,7 @@ def load(path: str, origin: str) -> Any:
     """
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
-        raise ConfigError(f"got {origin}, expected 'package.module:ClassName'")
+        raise ConfigError(f"got {origin}, expected 'package.module:Name'")
     try:
         loaded = importlib.import_module(module_name)
     except ConfigError:
@@ -361,7 +411,7 @@ def _path_of(entries: Sequence[EntryPoint], key: str) -> str:
     if not (module and colon and name.replace(".", "_").isidentifier()):
         raise ConfigError(
             f"got {key}={entry.name}, the entry point {entry.name} = {entry.value!r} of "
-            f"{_package(entry)}, expected 'package.module:ClassName'"
+            f"{_package(entry)}, expected 'package.module:Name'"
         )
     return entry.value
 
@@ -532,6 +582,19 @@ LOGGERS = Seam(
     plain=("folder", "config"),
     words=("none",),
 )  # fmt: skip
+LOSSES = Seam(
+    "loss", "trainer.loss.type", "trainer.loss.options", "clawrl_gym.losses",
+    builtin={
+        "ppo": "clawrl_gym.trainers.losses.ppo:ppo",
+        "gspo": "clawrl_gym.trainers.losses.gspo:gspo",
+        "cispo": "clawrl_gym.trainers.losses.cispo:cispo",
+        "sapo": "clawrl_gym.trainers.losses.sapo:sapo",
+        "dppo": "clawrl_gym.trainers.losses.dppo:dppo",
+    },
+    takes="function",
+    plain=("tokens",),
+    says_options=True,
+)  # fmt: skip
 SANDBOXES = Seam(
     "sandbox", "env.sandbox.type", "env.sandbox.options", "clawrl_gym.sandboxes",
     builtin={
@@ -546,7 +609,8 @@ SANDBOXES = Seam(
 SEAMS = {
     seam.name: seam
     for seam in (
-        AGENTS, ALGORITHMS, ENVIRONMENTS, HINT_SOURCES, JUDGES, LEARNERS, LOGGERS, SANDBOXES,
+        AGENTS, ALGORITHMS, ENVIRONMENTS, HINT_SOURCES, JUDGES, LEARNERS, LOGGERS, LOSSES,
+        SANDBOXES,
     )
 }  # fmt: skip
 """By name."""

@@ -22,6 +22,8 @@ from clawrl_gym.trainers.objectives import objectives
 
 _WITHOUT_HINTS = frozenset({"reward_model"})
 """Judges that say how good a reply was, and never what would have been better."""
+_LIKE_PPO = frozenset({"gspo", "cispo", "sapo"})
+"""Losses that have ppo's gradient as long as no ratio to the learner before the update is off 1."""
 
 
 def contradictions(config: CommandConfig | EvaluateConfig) -> Iterator[str]:
@@ -106,11 +108,11 @@ def _gives_hints(judge: JudgeConfig) -> bool:
 
 def _without_effect(trainer: TrainerConfig) -> Iterator[str]:
     """What would change nothing, in silence."""
-    if trainer.surrogate != "ppo" and trainer.minibatches == 1:
+    if trainer.loss.type in _LIKE_PPO and trainer.minibatches == 1:
         yield (
-            f"got trainer.surrogate={trainer.surrogate} with trainer.minibatches=1, expected at "
-            "least 2: with one, old and current policy are the same at each step and all "
-            "surrogates are; take trainer.minibatches=2, or trainer.surrogate=ppo"
+            f"got trainer.loss.type={trainer.loss.type} with trainer.minibatches=1, expected at "
+            "least 2: with one, old and current policy are the same at each step, and so are ppo, "
+            "gspo, cispo and sapo; take trainer.minibatches=2, or trainer.loss.type=ppo or dppo"
         )
     if trainer.kl_correction and not trainer.kl_coef:
         yield (

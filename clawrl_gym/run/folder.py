@@ -16,6 +16,7 @@ from typing import TypeVar
 import yaml
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
+from clawrl_gym.config.loss import with_loss
 from clawrl_gym.core.errors import ConfigError, DiskFull, StoreError
 from clawrl_gym.core.files import make_private, private_files, replace_text
 from clawrl_gym.core.folder_lock import holder_of, in_use
@@ -190,7 +191,10 @@ class RunFolder:
 
 
 def read_config_values(path: Path) -> dict[str, object]:
-    """What a config.yaml says. Raises ConfigError when it cannot be read, or says nothing."""
+    """What a config.yaml says, keys of earlier versions by their names of now.
+
+    Raises ConfigError when it cannot be read, or says nothing.
+    """
     try:
         values = plain_values(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -198,6 +202,8 @@ def read_config_values(path: Path) -> dict[str, object]:
         raise ConfigError(f"cannot read {path}: {message}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no configuration, expected the config.yaml of a run")
+    if isinstance(trainer := values.get("trainer"), dict):
+        values["trainer"] = with_loss(trainer)
     return values
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from clawrl_gym.config import CommandConfig, EnvConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.plugins import AGENTS, ALGORITHMS, ENVIRONMENTS, LEARNERS, SANDBOXES
+from clawrl_gym.core.plugins import AGENTS, ALGORITHMS, ENVIRONMENTS, LEARNERS, LOSSES, SANDBOXES
 
 _MAX_MB = 64
 _LEFT_OUT = frozenset({"__pycache__", "clawrl_gym", "node_modules", "runs", "site-packages"})
@@ -24,8 +24,12 @@ and a copy would hide it."""
 
 
 def foreign_modules(config: CommandConfig, envs: Iterable[EnvConfig]) -> set[str]:
-    """The top-level modules of classes that are not this package's, as a run names them."""
-    paths = [ALGORITHMS.path(config.trainer.algorithm), LEARNERS.path(config.learner.backend)]
+    """The top-level modules of plug-ins that are not this package's, as a run names them."""
+    paths = [
+        ALGORITHMS.path(config.trainer.algorithm),
+        LOSSES.path(config.trainer.loss.type),
+        LEARNERS.path(config.learner.backend),
+    ]
     domains = config.domains.values() if isinstance(config, RunConfig) else ()
     types = {domain.agent.type for domain in domains} - set(AGENTS.words)
     paths += map(AGENTS.path, sorted(types))

@@ -2,8 +2,9 @@
 
 A run begins with its preflight and `dry_run=true` ends after it, so both refuse the same. All that
 is wrong is said at once. Nothing is left written or running, and neither torch nor vLLM nor Ray is
-imported; sandboxes and browsers are proved by starting one, an address for checkpoints by writing
-there, images are only looked for.
+imported, but torch for a loss of one's own, which is tried on made-up tokens; sandboxes and
+browsers are proved by starting one, an address for checkpoints by writing there, images are only
+looked for.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import ALSO_PREFIX, HELDOUT_N, METRICS_FILE, by_step
+from clawrl_gym.core.plugins import LOSSES
 from clawrl_gym.core.reach import silence
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.evaluation.record import check_folder, check_free
@@ -258,6 +260,8 @@ def _learning_problems(
         problems.lines += missing_hints(config, algorithm)
         problems.lines += idle_control(config, algorithm)
     with problems.noted():
+        _check_loss(config)
+    with problems.noted():
         check_key(config.gateway)
     with problems.noted():
         loggers.check_logger(config.logger)
@@ -267,6 +271,15 @@ def _learning_problems(
     with problems.noted():
         check_teacher(config, model)
     return model
+
+
+def _check_loss(config: CommandConfig) -> None:
+    """Raises ConfigError where a loss of somebody's own does not work; ours do."""
+    if config.trainer.loss.type not in LOSSES.builtin:
+        from clawrl_gym.trainers.loss_function import build_loss
+        from clawrl_gym.trainers.loss_trial import try_loss
+
+        try_loss(build_loss(config.trainer.loss))
 
 
 def _environment(

@@ -7,7 +7,7 @@ from typing import Any
 
 from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
 from clawrl_gym.core.jemalloc import jemalloc_variables
-from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, fingerprints
+from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, LOSSES, fingerprints
 from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.probe import Reading
@@ -33,7 +33,11 @@ class RayLearner:
         self._backend = learner.backend
         self._plugins = fingerprints(
             path
-            for path in (LEARNERS.path(learner.backend), ALGORITHMS.path(trainer.algorithm))
+            for path in (
+                LEARNERS.path(learner.backend),
+                ALGORITHMS.path(trainer.algorithm),
+                LOSSES.path(trainer.loss.type),
+            )
             if not path.startswith("clawrl_gym.")
         )
         self._gpus = 0.01 if setup.device == "cuda" and gpu is None else 0

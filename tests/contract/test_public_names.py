@@ -28,6 +28,7 @@ def test_the_librarys_names_stay() -> None:
         "Judge",
         "Learner",
         "Logger",
+        "LossInputs",
         "Message",
         "NoVerdict",
         "ParseFailure",
@@ -50,6 +51,7 @@ def test_the_librarys_names_stay() -> None:
         "TaskSampler",
         "Term",
         "Terms",
+        "TokenLoss",
         "TrainingRun",
         "Turn",
         "Verdict",
@@ -96,6 +98,7 @@ def test_entry_point_groups_stay() -> None:
         "clawrl_gym.judges",
         "clawrl_gym.learners",
         "clawrl_gym.loggers",
+        "clawrl_gym.losses",
         "clawrl_gym.sandboxes",
     ]
 

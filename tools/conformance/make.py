@@ -28,6 +28,7 @@ RLOO, DECOUPLED = "arXiv:2402.14740 (RLOO)", "arXiv:2110.00641 (decoupled PPO)"
 TRUNCATED = "arXiv:1802.01561 (V-trace: truncated importance weights)"
 ICEPOP, KEPT = "arXiv:2510.18855 (IcePop)", "arXiv:2512.02556 (DeepSeek-V3.2: keep sampling mask)"
 PPO = "arXiv:1707.06347 (PPO)"
+SAPO, DPPO = "arXiv:2511.20347 (SAPO)", "arXiv:2602.04879 (DPPO)"
 
 PLAIN: dict[str, Any] = {
     "advantage": {"baseline": "mean", "std": "sample", "epsilon": 1e-6},
@@ -184,6 +185,29 @@ def _forms() -> Iterator[Case]:
         {"surrogate": "cispo", "clip_low": 1.0, "clip_high": 0.5},
         far=0.6,
     )
+    yield batch(
+        "sapo",
+        "The gradient fades as the ratio leaves 1, faster where the advantage is below 0; the mean "
+        "of each sequence's mean.",
+        [SAPO],
+        {"surrogate": "sapo", "tau_pos": 1.0, "tau_neg": 1.05, "reduction": "sequence_mean"},
+        far=0.6,
+    )
+    for divergence, threshold in (("tv", 0.15), ("kl", 0.05)):
+        yield batch(
+            f"dppo_{divergence}",
+            "Ratios to the policy that sampled. A token is blocked where its probability is "
+            f"further from that policy's than allowed ({divergence}) and its term would push it "
+            "further.",
+            [DPPO],
+            {
+                "surrogate": "dppo",
+                "divergence": divergence,
+                "threshold": threshold,
+                "ratio_cap": None,
+            },
+            far=0.8,
+        )
 
 
 def _left_out() -> Iterator[Case]:

@@ -15,16 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clawrl_gym.config import LossConfig
 from clawrl_gym.core.types import Episode, Group, Sample, StopReason, TaskRef, Turn
 from clawrl_gym.dialogue.merging import Segment, merge_turns
 from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.trainers.loss import (
-    LossSettings,
-    outside,
-    policy_loss,
-    policy_ratio,
-    truncated_importance,
-)
+from clawrl_gym.trainers.loss import LossSettings, outside, policy_loss, truncated_importance
+from clawrl_gym.trainers.loss_function import build_loss
+from clawrl_gym.trainers.losses.gspo import sequence_ratio
 from clawrl_gym.trainers.packing import (
     Pack,
     count_sequences,
@@ -32,6 +29,7 @@ from clawrl_gym.trainers.packing import (
     make_packs,
     trainable,
 )
+from clawrl_gym.trainers.token_loss import LossInputs, ratio
 from tools.conformance.exchange import Case, Result, Sequence, compare, load_cases
 
 CANNOT = {
@@ -40,6 +38,11 @@ CANNOT = {
     "that filters (top_p below 1)",
 }
 """Cases that this trainer has no setting for, and why."""
+_OPTIONS = {
+    "sapo": ("tau_pos", "tau_neg"),
+    "dppo": ("divergence", "threshold", "ratio_cap"),
+}
+"""Settings of a file that are options of its loss; of all others the two of clipping."""
 _WHOLE = 1 << 20
 
 
@@ -58,7 +61,8 @@ def run(case: Case) -> Result:
     )
     old_M = lp_M.detach() if old_M is None else old_M
     mu_M = torch.from_numpy(pack.behaviour_M).double()
-    if case.settings["importance_cap"] is None:
+    surrogate = case.settings["surrogate"]
+    if case.settings["importance_cap"] is None and surrogate != "dppo":
         mu_M = old_M  # the case's loss has no importance weights
     rows_M = torch.from_numpy(pack.rows_M)
     terms = policy_loss(
@@ -67,30 +71,39 @@ def run(case: Case) -> Result:
     )  # fmt: skip
     torch.autograd.backward(terms.loss)
     masked = torch.stack(outside(old_M, mu_M, settings, rows_M)).any(0)
-    weights_M = truncated_importance(old_M, mu_M, settings.tis_cap).masked_fill(masked, 0.0)
+    importance_M = truncated_importance(old_M, mu_M, settings.tis_cap)
+    weights_M = torch.ones_like(mu_M) if surrogate == "dppo" else importance_M
+    streams = LossInputs(lp_M, old_M, mu_M, mu_M, importance_M, rows_M)
     places = _Places(case, samples, pack)
     assert table.grad is not None
     return Result(
         advantages=_advantages(case, samples),
         trained=places.trained(),
-        ratios=places.of(policy_ratio(lp_M, old_M, settings.surrogate, rows_M)),
-        importance=places.of(weights_M),
+        ratios=places.of(_ratios(surrogate, streams)),
+        importance=places.of(weights_M.masked_fill(masked, 0.0)),
         loss=float(terms.loss.detach()),
         logprob_gradient=places.of(lp_M.grad),
         gradient_norm=float(table.grad.norm()),
     )
 
 
+def _ratios(surrogate: str, tokens: LossInputs) -> Tensor:
+    if surrogate == "gspo":
+        return sequence_ratio(tokens)
+    return ratio(tokens.logprobs_M, tokens.behaviour_M if surrogate == "dppo" else tokens.old_M)
+
+
 def _settings(case: Case) -> LossSettings:
     values = case.settings
     keep = values["keep"] or {"token": [0.0, None], "sequence": [0.0, None]}
     cap = values["importance_cap"]
+    surrogate = values["surrogate"]
+    names = _OPTIONS.get(surrogate, ("clip_low", "clip_high"))
+    options = {name: values[name] for name in names}
     return LossSettings(
-        clip_low=values["clip_low"],
-        clip_high=values["clip_high"],
+        loss=build_loss(LossConfig(type=surrogate, options=options)),
         tis_cap=math.inf if cap is None else cap,
         kl_coef=values["kl"],
-        surrogate=values["surrogate"],
         reduction=values["reduction"],
         constant_length=values["constant_length"],
         token_ratio_min=keep["token"][0],

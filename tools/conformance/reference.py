@@ -111,6 +111,8 @@ def _weigh(case: Case, tokens: list[Token]) -> None:
         if settings["surrogate"] == "gspo":
             moved = math.fsum(other.current - other.proximal for other in fellows)
             token.ratio = math.exp(moved / len(fellows))
+        elif settings["surrogate"] == "dppo":
+            token.ratio = math.exp(token.current - token.behaviour)
         else:
             token.ratio = math.exp(token.current - token.proximal)
         own = math.exp(token.proximal - token.behaviour)
@@ -155,12 +157,34 @@ def _surrogate(settings: dict[str, Any], token: Token) -> tuple[float, float]:
     The ratio of a whole sequence depends on each of its n log-probs by 1/n, and stands in n terms:
     together the same derivative as if each term depended on its own alone.
     """
+    if settings["surrogate"] == "sapo":
+        tau = settings["tau_pos"] if token.advantage > 0 else settings["tau_neg"]
+        gate = 1 / (1 + math.exp(-tau * (token.ratio - 1)))
+        slope = 4 * gate * (1 - gate) * token.ratio
+        return -4 / tau * gate * token.advantage, -slope * token.advantage
+    if settings["surrogate"] == "dppo":
+        if _leaves_trust_region(settings, token):
+            return 0.0, 0.0
+        cap = settings["ratio_cap"]
+        weight = token.ratio if cap is None else min(token.ratio, cap)
+        return -weight * token.advantage, -weight * token.advantage
     low, high = 1 - settings["clip_low"], 1 + settings["clip_high"]
     cut = min(max(token.ratio, low), high)
     if settings["surrogate"] == "cispo":
         return -cut * token.advantage * token.current, -cut * token.advantage
     free, bound = -token.ratio * token.advantage, -cut * token.advantage
     return (bound, 0.0) if bound > free else (free, free)
+
+
+def _leaves_trust_region(settings: dict[str, Any], token: Token) -> bool:
+    """Whether it is further away than allowed and its term would push it further still."""
+    now, then = math.exp(token.current), math.exp(token.behaviour)
+    if settings["divergence"] == "tv":
+        apart = abs(then - now)
+    else:
+        apart = then * math.log(then / now) + (1 - then) * math.log((1 - then) / (1 - now))
+    same_way = (token.advantage > 0) == (now > then) and token.advantage != 0
+    return same_way and apart > settings["threshold"]
 
 
 def table_gradient(case: Case, tokens: list[Token]) -> Table:

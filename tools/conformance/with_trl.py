@@ -31,6 +31,8 @@ CANNOT = {
     "retokenisation": "an episode is one sequence: a reply that comes back in other ids has no "
     "place",
     "kept_sampling_mask": "log-probs are over the whole vocabulary",
+    "dppo_tv": "trl 1.16 has no DPPO (1.4 had an experimental DPPOTrainer)",
+    "dppo_kl": "trl 1.16 has no DPPO (1.4 had an experimental DPPOTrainer)",
 }
 """Cases that it has no setting for, and why."""
 DIFFERS = {
@@ -102,7 +104,10 @@ def run(case: Case, trainer: Any) -> Result:
 
 def _configure(trainer: Any, case: Case) -> None:
     values = case.settings
-    trainer.loss_type = "cispo" if values["surrogate"] == "cispo" else _LOSSES[values["reduction"]]
+    by_name = values["surrogate"] in ("cispo", "sapo")
+    trainer.loss_type = values["surrogate"] if by_name else _LOSSES[values["reduction"]]
+    trainer.args.sapo_temperature_pos = values.get("tau_pos", 1.0)
+    trainer.args.sapo_temperature_neg = values.get("tau_neg", 1.0)
     trainer.importance_sampling_level = "sequence" if values["surrogate"] == "gspo" else "token"
     trainer.epsilon_low = values["clip_low"]
     # cispo's bound is the largest ratio itself, not its distance from 1
