@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import merge_turns as merge_turns
     from clawrl_gym.envs.registration import make_env as make_env
     from clawrl_gym.envs.sandbox.interface import Sandbox as Sandbox
+    from clawrl_gym.envs.sandbox.interface import SandboxCapabilities as SandboxCapabilities
     from clawrl_gym.envs.task_env import TaskEnv as TaskEnv
     from clawrl_gym.judge.interface import Case as Case
     from clawrl_gym.judge.interface import Judge as Judge
@@ -113,7 +114,7 @@ _HOMES = {
         "Verdict",
     ),
     "dialogue.merging": ("Segment", "merge_turns"),
-    "envs.sandbox.interface": ("Sandbox",),
+    "envs.sandbox.interface": ("Sandbox", "SandboxCapabilities"),
     "envs.task_env": ("TaskEnv",),
     "envs.registration": ("make_env",),
     "judge.interface": ("Case", "Judge"),

@@ -279,6 +279,7 @@ def _environment(
     sampler: TaskSampler | None = None
     with problems.noted():
         sampler = TaskSampler.of(env, seed)
+        env.check_sandbox()
     with problems.noted():
         check_agent(agent, env)
     sandbox = getattr(env, "sandbox", None)

@@ -37,6 +37,7 @@ def test_the_librarys_names_stay() -> None:
         "RunConfig",
         "Sample",
         "Sandbox",
+        "SandboxCapabilities",
         "Segment",
         "ServeConfig",
         "ServedPolicy",
