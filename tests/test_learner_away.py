@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.shipment import manifest_of, receive, send
 from clawrl_gym.core.types import Sample
 from clawrl_gym.core.whole_folder import begin_folder, end_folder
@@ -148,15 +147,6 @@ def test_an_actor_passes_every_call_on_and_back(tmp_path: Path) -> None:
         assert Path("weights").is_dir()
     finally:
         os.chdir(before)
-
-
-def test_a_learner_of_ones_own_needs_neither_probe_nor_review(tmp_path: Path) -> None:
-    before = Path.cwd()
-    actor = LearnerActor("simulated", SETUP.arguments(str(tmp_path)))
-    assert Path.cwd() == before
-    assert actor.probe() is None
-    with pytest.raises(TrainerError, match=r"if_not_worse with SimulatedLearner, expected .* revi"):
-        actor.review([SAMPLE])
 
 
 def test_one_on_another_machine_passes_on_what_needs_no_file_and_sends_the_rest(

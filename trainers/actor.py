@@ -9,10 +9,9 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.files import cache_root, private_files
 from clawrl_gym.core.plugins import LEARNERS
 from clawrl_gym.core.scratch import Scratch
@@ -47,6 +46,11 @@ class LearnerSetup:
         )  # fmt: skip
 
 
+def make_learner(setup: LearnerSetup, model_dir: str) -> Any:
+    """The learner that `learner.backend` names, in this process."""
+    return LEARNERS.resolve(setup.learner.backend).target(*setup.arguments(model_dir))
+
+
 class LearnerActor:
     """Passes every call on to the learner that `learner.backend` names."""
 
@@ -63,19 +67,12 @@ class LearnerActor:
         return stats
 
     def review(self, samples: list[Sample]) -> Review:
-        """Raises TrainerError where the learner is a class of somebody's own that has none."""
-        if not hasattr(self._learner, "review"):
-            raise TrainerError(
-                f"got learner.publish=if_not_worse with {type(self._learner).__name__}, expected a "
-                "learner with the method review(samples) -> clawrl_gym.trainers.guard.Review"
-            )
         review: Review = self._learner.review(samples)
         return review
 
-    def probe(self) -> Reading | None:
-        """None from a class of somebody's own that has no probe."""
-        probe = getattr(self._learner, "probe", None)
-        return None if probe is None else probe()
+    def probe(self) -> Reading:
+        reading: Reading = self._learner.probe()
+        return reading
 
     def save_weights(self, folder: str) -> None:
         self._learner.save_weights(folder)
@@ -127,7 +124,7 @@ class LearnerAway:
     def review(self, samples: list[Sample]) -> Review:
         return self._learner.review(samples)
 
-    def probe(self) -> Reading | None:
+    def probe(self) -> Reading:
         return self._learner.probe()
 
     def send_weights(self) -> Shipment:

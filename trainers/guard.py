@@ -18,6 +18,7 @@ from typing import Protocol
 from clawrl_gym.config import GuardsConfig, LearnerConfig
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.trainers.canaries import Canaries
+from clawrl_gym.trainers.capabilities import capabilities_of
 from clawrl_gym.trainers.packing import trainable
 
 _REMEMBERED = 16
@@ -167,8 +168,8 @@ class Guard:
 def guard_of(
     config: LearnerConfig, learner: Reviewer, canaries: Canaries | None = None
 ) -> Guard | None:
-    """None where every update serves, or a simulated learner has no weights to look at."""
-    if config.publish != "if_not_worse" or config.backend == "simulated":
+    """None where every update serves, or a learner that rehearses has no weights to look at."""
+    if config.publish != "if_not_worse" or not capabilities_of(config).review:
         return None
     return Guard(config.guards, learner, canaries)
 

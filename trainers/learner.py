@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.adapter import write_adapter
 from clawrl_gym.trainers.allocator import map_large_blocks
 from clawrl_gym.trainers.average import MovingAverage
+from clawrl_gym.trainers.capabilities import TORCH, LearnerCapabilities
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.limits import FiniteGradients, memory_errors
 from clawrl_gym.trainers.loss import LossSettings
@@ -52,6 +54,8 @@ MAX_TAUGHT_TURNS = 4
 
 class Learner:
     """A model and its optimizer; synchronous, for a process of its own."""
+
+    capabilities: ClassVar[LearnerCapabilities] = TORCH
 
     def __init__(
         self,

@@ -6,10 +6,12 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.trainers.capabilities import SIMULATED, LearnerCapabilities
 from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.trainers.packing import staleness
 from clawrl_gym.trainers.pictures import Images
@@ -18,6 +20,8 @@ from clawrl_gym.trainers.schedule import learning_rate
 
 class SimulatedLearner:
     """The interface of `Learner`; a step lasts `learner.simulated_step_s` and changes no weight."""
+
+    capabilities: ClassVar[LearnerCapabilities] = SIMULATED
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class SharedLearner(LearnerHandle, Protocol):
 
     async def review(self, samples: list[Sample]) -> Review: ...
 
-    async def probe(self) -> Reading | None: ...
+    async def probe(self) -> Reading: ...
 
 
 class UserLearners:
@@ -104,7 +104,7 @@ class UserLearner:
     async def save_adapter(self, folder: str) -> None:
         await (await self._learners.take(self._user)).save_adapter(folder)
 
-    async def probe(self) -> Reading | None:
+    async def probe(self) -> Reading:
         return await (await self._learners.take(self._user)).probe()
 
     async def save_checkpoint(self, folder: str) -> None:

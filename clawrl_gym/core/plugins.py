@@ -577,6 +577,18 @@ LEARNERS = Seam(
     methods=("step", "save_weights", "save_checkpoint", "load_checkpoint"),
     plain=("trainer", "learner", "model_dir", "seed", "device", "temperature", "images"),
     with_own_options=False,
+    capabilities="clawrl_gym.trainers.capabilities:LearnerCapabilities",
+    capability_methods={
+        "adapters": ("save_adapter",),
+        "probe": ("probe",),
+        "review": ("review",),
+        "supervised": ("supervised_step", "review"),
+        "users": ("use", "forget"),
+    },
+    declared={
+        "torch": "clawrl_gym.trainers.capabilities:TORCH",
+        "simulated": "clawrl_gym.trainers.capabilities:SIMULATED",
+    },
 )  # fmt: skip
 LOGGERS = Seam(
     "logger", "logger", "logger_options", "clawrl_gym.loggers",

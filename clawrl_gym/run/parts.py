@@ -23,6 +23,7 @@ from clawrl_gym.judge.interface import Judge
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.models import checkpoint_dtype, sees
+from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.admission import compare_machine
 from clawrl_gym.run.canary_prompts import CanaryPrompts
@@ -49,6 +50,7 @@ from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.canaries import CANARIES_FILE, Canaries
+from clawrl_gym.trainers.capabilities import capabilities_of
 from clawrl_gym.trainers.guard import Guard, guard_of
 from clawrl_gym.trainers.loop import Publication, Update
 from clawrl_gym.trainers.pictures import Images
@@ -194,7 +196,7 @@ class RunParts:
         own = checkpoint_dtype(self.policy.model)
         is_exact = computes_exactly(config.policy, config.learner, own, self.policy.device)
         self._proofs = Proofs(self.policy.servers, self._view.message, is_exact=is_exact)
-        self._proofs.begin(await learner.probe())
+        self._proofs.begin(await self._reading(learner))
         self._view.phase("learner", "ready")
         return learner
 
@@ -233,7 +235,7 @@ class RunParts:
 
     def references(self) -> References | None:
         """Reference replies of a training run, where its learner can read them."""
-        if self._config.learner.backend != "torch":
+        if not capabilities_of(self._config.learner).review:
             return None
         return References(self.learner.review, self.folder.path / REFERENCES_FILE)
 
@@ -276,7 +278,8 @@ class RunParts:
     ) -> Publication:
         """Serve what a learner has as `version`, where adapters are served one of `user`'s. What
         was served before goes on when vLLM has something else than the learner."""
-        proof = await self._proofs.of(await learner.probe(), user, version, self.policy.version)
+        reading = await self._reading(learner)
+        proof = await self._proofs.of(reading, user, version, self.policy.version)
         try:
             pause_s = await self._published(learner, version, user, proof)
         except NotServed as error:
@@ -285,6 +288,10 @@ class RunParts:
             return Publication(pause_s)
         proof.accept()
         return Publication(pause_s, proof.metrics)
+
+    async def _reading(self, learner: RayLearner | UserLearner) -> Reading | None:
+        """What a learner says of the probe's text; None of one that has no probe."""
+        return await learner.probe() if capabilities_of(self._config.learner).probe else None
 
     async def _published(
         self, learner: RayLearner | UserLearner, version: int, user: str, proof: Proof | None

@@ -45,6 +45,7 @@ from clawrl_gym.run.envs import check_agent, check_env, key_of, settle
 from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
 from clawrl_gym.run.joining import membership
 from clawrl_gym.run.judge import judge_problems
+from clawrl_gym.run.learner_demands import unmet_by_learner
 from clawrl_gym.run.model_plan import (
     ModelPlan,
     check_teacher,
@@ -251,6 +252,8 @@ def _learning_problems(
 ) -> ModelPlan | None:
     """What training and serving have in common: model, judge, algorithm, loss, ports, logger."""
     problems.lines += contradictions(config)
+    with problems.noted():
+        problems.lines += unmet_by_learner(config)
     problems.lines += judge_problems(config.judges)
     with problems.noted():
         check_objectives(config.trainer, config.learner)

@@ -103,9 +103,8 @@ class RayLearner:
         review: Review = await self._call("review", samples)
         return review
 
-    async def probe(self) -> Reading | None:
-        """None from a learner that has none."""
-        reading: Reading | None = await self._call("probe")
+    async def probe(self) -> Reading:
+        reading: Reading = await self._call("probe")
         return reading
 
     async def save_weights(self, folder: str) -> None:
