@@ -84,10 +84,10 @@ class ThreadLearner:
     async def load_checkpoint(self, folder: str) -> None:
         await asyncio.to_thread(self._learner.load_checkpoint, folder)
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         """Nobody goes back here."""
 
-    async def revive(self, checkpoint: str | None) -> None:
+    async def restart(self, checkpoint: str | None) -> None:
         """A thread of this process does not die alone."""
 
 

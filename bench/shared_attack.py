@@ -217,10 +217,10 @@ class Handle:
     async def load_checkpoint(self, folder: str) -> None:
         self.learner.load_checkpoint(folder)
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         self.learner = self._make()
 
-    async def revive(self, checkpoint: str | None) -> None:
+    async def restart(self, checkpoint: str | None) -> None:
         raise AssertionError("it does not die")
 
 

@@ -191,7 +191,7 @@ async def test_a_learner_on_another_node_sends_its_files_and_is_revived_when_it_
     ray.kill(learner._actor)
     with pytest.raises(LearnerDied):
         await learner.step([], 1)
-    await learner.revive(str(checkpoint))
+    await learner.restart(str(checkpoint))
     await learner.step([], 1)
     await learner.save_checkpoint(str(checkpoint))
     assert (checkpoint / "updates").read_text() == "2"

@@ -68,10 +68,10 @@ class NumberLearner:
     async def load_checkpoint(self, folder: str) -> None:
         self.weights = float(await asyncio.to_thread(Path(folder, "weights").read_text))
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         self.weights = 1.0
 
-    async def revive(self, checkpoint: str | None) -> None:
+    async def restart(self, checkpoint: str | None) -> None:
         raise AssertionError("it does not die")
 
 

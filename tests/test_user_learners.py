@@ -48,11 +48,11 @@ class NotingLearner:
     async def load_checkpoint(self, folder: str) -> None:
         self.calls.append(f"load {folder}")
 
-    async def begin_anew(self) -> None:
-        self.calls.append("begin anew")
+    async def reset(self) -> None:
+        self.calls.append("reset")
 
-    async def revive(self, checkpoint: str | None) -> None:
-        self.calls.append(f"revive {checkpoint}")
+    async def restart(self, checkpoint: str | None) -> None:
+        self.calls.append(f"restart {checkpoint}")
 
     async def use(self, user: str, checkpoint: str | None) -> None:
         self.calls.append(f"use {user!r} {checkpoint}")
@@ -131,34 +131,34 @@ async def test_a_user_whose_checkpoint_is_lost_takes_no_turn(
     assert learner.calls == ["use 'ann' newest of ann", "probe", "probe"]
 
 
-async def test_who_begins_anew_begins_as_the_runs_own_are_now(
+async def test_who_is_reset_begins_as_the_runs_own_are_now(
     learners: UserLearners, learner: NotingLearner
 ) -> None:
     await learners.of("ben").probe()
-    await learners.of("ann").begin_anew()
+    await learners.of("ann").reset()
     await learners.of("ann").probe()
     assert learner.calls == [
         "use 'ben' None", "probe", "use '' None", "forget ann", "use 'ann' None", "probe",
     ]  # fmt: skip
     learner.calls.clear()
-    await learners.of("").begin_anew()
+    await learners.of("").reset()
     await learners.of("").probe()
-    assert learner.calls == ["use '' None", "begin anew", "probe"]
+    assert learner.calls == ["use '' None", "reset", "probe"]
 
 
-async def test_a_revived_process_has_the_runs_own_state_first(
+async def test_a_restarted_process_has_the_runs_own_state_first(
     learners: UserLearners, learner: NotingLearner
 ) -> None:
-    await learners.of("ann").revive("second of ann")
+    await learners.of("ann").restart("second of ann")
     await learners.of("ann").probe()
-    assert learner.calls == ["revive newest of the run", "use 'ann' second of ann", "probe"]
+    assert learner.calls == ["restart newest of the run", "use 'ann' second of ann", "probe"]
     learner.calls.clear()
-    await learners.of("").revive("second of the run")
+    await learners.of("").restart("second of the run")
     await learners.of("").probe()
-    assert learner.calls == ["revive second of the run", "probe"]
+    assert learner.calls == ["restart second of the run", "probe"]
     learner.calls.clear()
-    await learners.of("").revive(None)
-    assert learner.calls == ["revive None"]
+    await learners.of("").restart(None)
+    assert learner.calls == ["restart None"]
 
 
 async def test_who_is_removed_leaves_nothing_and_the_learner_to_the_run(

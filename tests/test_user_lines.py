@@ -220,12 +220,12 @@ class FakeShared:
     async def load_checkpoint(self, folder: str) -> None:
         self.calls.append("load")
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         raise AssertionError("the run's own line does not go back here")
 
-    async def revive(self, checkpoint: str | None) -> None:
+    async def restart(self, checkpoint: str | None) -> None:
         self.user = ""
-        self.calls.append(f"revive {Path(checkpoint).name if checkpoint else '-'}")
+        self.calls.append(f"restart {Path(checkpoint).name if checkpoint else '-'}")
 
 
 @dataclass
@@ -399,12 +399,12 @@ async def test_a_learner_that_dies_comes_back_with_whose_turn_it_is(tmp_path: Pa
         await house.teach("anna", 1)
         await house.until("anna@4")
         assert learner.calls == [
-            "use anna -", "step anna 3", "revive 000003", "use anna -", "step anna 3",
+            "use anna -", "step anna 3", "restart 000003", "use anna -", "step anna 3",
         ]  # fmt: skip
         learner.dies_for.append("anna")
         await house.teach("anna", 2)
         await house.until("anna@4", "anna@5")
-        assert learner.calls[-3:] == ["revive 000003", "use anna 000004", "step anna 4"]
+        assert learner.calls[-3:] == ["restart 000003", "use anna 000004", "step anna 4"]
 
 
 async def test_one_users_trouble_is_not_anothers(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ _MOST_REFUSALS = 3
 """Publications that are refused in a row before the run ends, or goes back."""
 Refused = Literal["update", "publication"]
 """By the guards, or by an engine that has other weights than the learner."""
-_REVIVALS = 2
+_RESTARTS = 2
 """How often one update is repeated because the learner's process died."""
 
 
@@ -54,9 +54,9 @@ class LearnerHandle(Protocol):
 
     async def load_checkpoint(self, folder: str) -> None: ...
 
-    async def begin_anew(self) -> None: ...
+    async def reset(self) -> None: ...
 
-    async def revive(self, checkpoint: str | None) -> None: ...
+    async def restart(self, checkpoint: str | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ class TrainLoop:
             await self._load(earlier, version)
             publication, folder = await self._serve_again(earlier, new)
             if publication.refusal is not None:
-                await self._learner.revive(self._checkpoint_of(version))
+                await self._learner.restart(self._checkpoint_of(version))
                 raise ConfigError(f"version {earlier} cannot come back: {publication.refusal}")
         self._say(f"the weights of version {earlier} are back, as version {new}")
         nothing = Batch(version, 0, [], 0)
@@ -276,16 +276,16 @@ class TrainLoop:
     async def _serve_again(self, earlier: int, new: int) -> tuple[Publication, str]:
         """Publish and keep what the learner has loaded; one that dies meanwhile loads it again."""
         publication, folder = None, ""
-        for attempt in range(_REVIVALS + 1):
+        for attempt in range(_RESTARTS + 1):
             try:
                 if attempt:
-                    await self._learner.revive(self._kept_folder(earlier))
+                    await self._learner.restart(self._kept_folder(earlier))
                 publication = publication or await self._published(new)
                 if publication.refusal is None:
                     folder = await self._keep_again(earlier, new)
                 break
             except LearnerDied as error:
-                if attempt == _REVIVALS:
+                if attempt == _RESTARTS:
                     raise
                 self._say(f"{error}; starting it again at version {earlier}")
         assert publication is not None
@@ -299,14 +299,14 @@ class TrainLoop:
         checkpoint = self._kept_folder(earlier)
         try:
             if checkpoint is None:
-                await self._learner.begin_anew()
+                await self._learner.reset()
             else:
                 await self._learner.load_checkpoint(checkpoint)
         except LearnerDied as error:
             self._say(f"{error}; starting it again at version {earlier}")
-            await self._learner.revive(checkpoint)
+            await self._learner.restart(checkpoint)
         except TrainerError as error:
-            await self._learner.revive(self._checkpoint_of(version))
+            await self._learner.restart(self._checkpoint_of(version))
             raise ConfigError(f"version {earlier} cannot come back: {error}") from error
 
     def _kept_folder(self, version: int) -> str | None:
@@ -327,14 +327,14 @@ class TrainLoop:
     async def _update(self, batch: Batch, version: int, waited_s: float, last: bool) -> int:
         new = version + 1
         progress = _Progress()
-        for attempt in range(_REVIVALS + 1):
+        for attempt in range(_RESTARTS + 1):
             try:
                 if attempt:
-                    await self._revive(version)
+                    await self._restart(version)
                 await self._advance(progress, batch, version, last)
                 break
             except LearnerDied as error:
-                if attempt == _REVIVALS:
+                if attempt == _RESTARTS:
                     raise
                 self._say(f"{error}; starting it again from version {version}")
         publication = progress.publication or Publication()
@@ -372,10 +372,10 @@ class TrainLoop:
             wanted = self._kept(list_checkpoints(self._checkpoints))
             await asyncio.to_thread(self._retention.prune, wanted)
 
-    async def _revive(self, version: int) -> None:
+    async def _restart(self, version: int) -> None:
         began_s = time.monotonic()
         with self._timeline.span("train", "revive", version=version):
-            await self._learner.revive(self._checkpoint_of(version))
+            await self._learner.restart(self._checkpoint_of(version))
         self._say(f"the learner works again after {time.monotonic() - began_s:.1f} s")
 
     async def _advance(self, progress: _Progress, batch: Batch, version: int, last: bool) -> None:

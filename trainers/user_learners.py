@@ -59,20 +59,20 @@ class UserLearners:
             self._user = user
         return self._learner
 
-    async def begin_anew(self, user: str) -> None:
+    async def reset(self, user: str) -> None:
         """The learner with the first weights, or with a user who begins as the run's own are now;
         nobody else's state changes."""
         learner = await self.take(OWNER)
         if user == OWNER:
-            return await learner.begin_anew()
+            return await learner.reset()
         await learner.forget(user)
         await learner.use(user, None)
         self._user = user
 
-    async def revive(self, user: str, checkpoint: str | None) -> None:
+    async def restart(self, user: str, checkpoint: str | None) -> None:
         """A new process, with the run's own state and then this user's as in the checkpoint."""
         own = checkpoint if user == OWNER else self._checkpoint_of(OWNER)
-        await self._learner.revive(own)
+        await self._learner.restart(own)
         self._user = OWNER
         if user != OWNER:
             await self._learner.use(user, checkpoint)
@@ -113,8 +113,8 @@ class UserLearner:
     async def load_checkpoint(self, folder: str) -> None:
         await (await self._learners.take(self._user)).load_checkpoint(folder)
 
-    async def begin_anew(self) -> None:
-        await self._learners.begin_anew(self._user)
+    async def reset(self) -> None:
+        await self._learners.reset(self._user)
 
-    async def revive(self, checkpoint: str | None) -> None:
-        await self._learners.revive(self._user, checkpoint)
+    async def restart(self, checkpoint: str | None) -> None:
+        await self._learners.restart(self._user, checkpoint)

@@ -1,7 +1,7 @@
 """The learner on another node than the driver's: its model, weights and checkpoints travel.
 
 The run's folder stays on the driver's machine, so what is published, checkpointed and gone on from
-lies there as ever; a learner whose node is gone is revived wherever there is room.
+lies there as ever; a learner whose node is gone is restarted wherever there is room.
 """
 
 from __future__ import annotations

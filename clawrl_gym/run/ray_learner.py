@@ -72,11 +72,11 @@ class RayLearner:
                 raise ConfigError(str(cause)) from error
             raise TrainerError(f"the learner failed in {method}: {last_line(error)}") from error
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         """With the first weights; in a new process, since nothing else has them whole."""
-        await self.revive(None)
+        await self.restart(None)
 
-    async def revive(self, checkpoint: str | None) -> None:
+    async def restart(self, checkpoint: str | None) -> None:
         """A new process in place of one that died, at a checkpoint or at the first weights."""
         self._begin()
         await self.ready()

@@ -387,7 +387,9 @@ class Run:
             return
         try:
             told = await self._references.measure(version)
-        except TrainerError as error:  # a measure only: a learner that died is revived by its step
+        except (
+            TrainerError
+        ) as error:  # a measure only: a learner that died is restarted by its step
             self._view.message(f"reference replies were not read after {version} updates: {error}")
             return
         if told:
