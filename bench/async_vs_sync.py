@@ -27,7 +27,7 @@ from typing import Any
 from clawrl_gym.config import LearnerConfig, RolloutConfig, TrainerConfig
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import Timeline
-from clawrl_gym.core.types import Episode, Group, Message, Sample, StepStats, StopReason, Turn
+from clawrl_gym.core.types import Episode, Group, Message, StepStats, StopReason, Turn
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
@@ -37,6 +37,7 @@ from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.simulated import SimulatedLearner
 
 
@@ -72,11 +73,8 @@ class ThreadLearner:
     def __init__(self, learner: SimulatedLearner) -> None:
         self._learner = learner
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        return await asyncio.to_thread(self._learner.step, samples, version)
-
-    async def save_weights(self, folder: str) -> None:
-        await asyncio.to_thread(self._learner.save_weights, folder)
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        return await asyncio.to_thread(self._learner.step, batch.samples(), version)
 
     async def save_checkpoint(self, folder: str) -> None:
         await asyncio.to_thread(self._learner.save_checkpoint, folder)

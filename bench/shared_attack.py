@@ -54,6 +54,7 @@ from clawrl_gym.trainers.canaries import PROMPTS, Canaries, Exchange
 from clawrl_gym.trainers.guard import Review, guard_of
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
 
@@ -202,14 +203,11 @@ class Handle:
         self._make = make
         self.learner = make()
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        return self.learner.step(samples, version)
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        return self.learner.step(batch.samples(), version)
 
-    async def review(self, samples: list[Sample]) -> Review:
-        return self.learner.review(samples)
-
-    async def save_weights(self, folder: str) -> None:
-        self.learner.save_weights(folder)
+    async def review(self, batch: SampleBatch) -> Review:
+        return self.learner.review(batch.samples())
 
     async def save_checkpoint(self, folder: str) -> None:
         self.learner.save_checkpoint(folder)

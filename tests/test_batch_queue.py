@@ -21,6 +21,7 @@ from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.advantage import group_advantages
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, ByGroups, ByTurns
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from tests.fakes_judge import a_turn, live_session, stored
 
 TASK = TaskRef("t", 0, "train")
@@ -325,11 +326,9 @@ class Learner:
 
     seen: list[list[int]] = field(default_factory=list)
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        self.seen.append([sample.group_id for sample in samples])
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        self.seen.append([sample.group_id for sample in batch.samples()])
         return StepStats({}, 1, 0.0)
-
-    async def save_weights(self, folder: str) -> None: ...
 
     async def save_checkpoint(self, folder: str) -> None: ...
 

@@ -15,6 +15,7 @@ from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Decision, Guard
 from clawrl_gym.trainers.loop import Publication, Refused, TrainLoop, Update
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from tests.waiting import until
 
 
@@ -35,7 +36,7 @@ class FakeLearner:
             self.deaths.remove(name)
             raise LearnerDied(f"died in {name}")
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
         self._call(f"step {version}")
         return StepStats({"learner/loss": 0.5}, 2, 0.1)
 
@@ -484,7 +485,7 @@ async def test_what_has_no_checkpoint_gets_one_before_the_way_back(tmp_path: Pat
 
 async def test_an_error_of_the_learner_itself_is_not_repeated(tmp_path: Path) -> None:
     class Wrong(FakeLearner):
-        async def step(self, samples: list[Sample], version: int) -> StepStats:
+        async def step(self, batch: SampleBatch, version: int) -> StepStats:
             self.calls.append("step")
             raise TrainerError("a wrong sample")
 

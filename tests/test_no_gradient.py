@@ -22,6 +22,7 @@ from clawrl_gym.trainers.hybrid import Hybrid
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.no_gradient import REMEDIES, idle_cause, no_gradient
 from clawrl_gym.trainers.opd import Opd
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
 
 def sample(advantage: float = 1.0, version: int = 0) -> Sample:
@@ -102,10 +103,8 @@ class Learner:
     def __init__(self, norm: float) -> None:
         self.norm = norm
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
         return stats(learner__grad_norm=self.norm)
-
-    async def save_weights(self, folder: str) -> None: ...
 
     async def save_checkpoint(self, folder: str) -> None:
         await asyncio.to_thread(Path(folder).mkdir, parents=True)

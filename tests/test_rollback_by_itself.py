@@ -29,6 +29,7 @@ from clawrl_gym.trainers.canaries import CANARIES_FILE, Canaries, Exchange
 from clawrl_gym.trainers.complaints import Complaints
 from clawrl_gym.trainers.guard import Guard, Review
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
 from tests.waiting import until
@@ -49,17 +50,16 @@ class NumberLearner:
     read: list[int | None] = field(default_factory=list)
     """Turns whose replies were read."""
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
         self.weights += self.changes.get(version + 1, 0.0)
-        self.trained += samples
+        self.trained += batch.samples()
         return StepStats({"learner/loss": 0.5, "learner/grad_norm": 1.0}, 2, 0.1)
 
-    async def review(self, samples: list[Sample]) -> Review:
+    async def review(self, batch: SampleBatch) -> Review:
+        samples = batch.samples()
         self.read += [sample.turn_id for sample in samples]
         likely = self.weights - 2.0 if self.seen_by_canaries else -1.0
         return Review(0.5, [[likely] * sum(sample.mask_T) for sample in samples])
-
-    async def save_weights(self, folder: str) -> None: ...
 
     async def save_checkpoint(self, folder: str) -> None:
         await asyncio.to_thread(Path(folder).mkdir, parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +11,26 @@ from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.trainers.guard import Review
+from clawrl_gym.trainers.published_version import PublishedVersion, Way
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
 
 STATS = StepStats({"learner/loss": 0.5}, 2, 0.1)
 REVIEW = Review(1.5, [])
 READING = Reading([1, 2], [-0.5])
 SAMPLE = Sample("s", 0, [1, 2], [False, True], [0.0, -1.0], [-1, 0], [0.0, 1.0], 1.0)
+ONE, TWO = SampleBatch.of([SAMPLE]), SampleBatch.of([SAMPLE, SAMPLE])
+
+
+class Nowhere:
+    """A version that goes nowhere."""
+
+    ways: tuple[Way, ...] = ()
+
+    async def to_folder(self, folder: Path) -> None: ...
+
+
+VERSION = Nowhere()
 
 
 class NotingLearner:
@@ -24,23 +39,23 @@ class NotingLearner:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        self.calls.append(f"step of {len(samples)} at {version}")
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        self.calls.append(f"step of {len(batch)} at {version}")
         return STATS
 
-    async def review(self, samples: list[Sample]) -> Review:
-        self.calls.append(f"review of {len(samples)}")
+    async def review(self, batch: SampleBatch) -> Review:
+        self.calls.append(f"review of {len(batch)}")
         return REVIEW
 
-    async def probe(self) -> Reading | None:
+    async def ready(self) -> None: ...
+
+    async def probe(self) -> Reading:
         self.calls.append("probe")
         return READING
 
-    async def save_weights(self, folder: str) -> None:
-        self.calls.append(f"weights to {folder}")
-
-    async def save_adapter(self, folder: str) -> None:
-        self.calls.append(f"adapter to {folder}")
+    async def publish(self, *, as_adapter: bool) -> PublishedVersion:
+        self.calls.append("adapter given out" if as_adapter else "weights given out")
+        return VERSION
 
     async def save_checkpoint(self, folder: str) -> None:
         self.calls.append(f"checkpoint to {folder}")
@@ -79,18 +94,18 @@ def learners(learner: NotingLearner) -> UserLearners:
 
 
 async def all_calls(own: UserLearner) -> None:
-    assert await own.step([SAMPLE], 4) is STATS
-    assert await own.review([SAMPLE, SAMPLE]) is REVIEW
+    assert await own.step(ONE, 4) is STATS
+    assert await own.review(TWO) is REVIEW
     assert await own.probe() is READING
-    await own.save_weights("w")
-    await own.save_adapter("a")
+    assert await own.publish(as_adapter=False) is VERSION
+    assert await own.publish(as_adapter=True) is VERSION
     await own.save_checkpoint("c")
     await own.load_checkpoint("l")
 
 
 CALLS = [
-    "step of 1 at 4", "review of 2", "probe", "weights to w", "adapter to a", "checkpoint to c",
-    "load l",
+    "step of 1 at 4", "review of 2", "probe", "weights given out", "adapter given out",
+    "checkpoint to c", "load l",
 ]  # fmt: skip
 
 
@@ -112,7 +127,7 @@ async def test_each_kind_of_call_takes_turns_by_itself(
     learners: UserLearners, learner: NotingLearner, name: str
 ) -> None:
     arguments: dict[str, tuple[object, ...]] = {
-        "step": ([SAMPLE], 1), "review": ([SAMPLE],), "save_checkpoint": ("c",),
+        "step": (ONE, 1), "review": (ONE,), "save_checkpoint": ("c",),
         "load_checkpoint": ("c",), "probe": (),
     }  # fmt: skip
     await getattr(learners.of("ann"), name)(*arguments[name])

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, TrainerError
@@ -29,8 +29,10 @@ from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Guard
+from clawrl_gym.trainers.interface import LearnerHandle
 from clawrl_gym.trainers.no_gradient import NoGradient, no_gradient
 from clawrl_gym.trainers.retention import Retention, size_bytes
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
 _SMALL_BYTES = 1 << 30
 _MOST_UPDATES = 16
@@ -41,22 +43,6 @@ Refused = Literal["update", "publication"]
 """By the guards, or by an engine that has other weights than the learner."""
 _RESTARTS = 2
 """How often one update is repeated because the learner's process died."""
-
-
-class LearnerHandle(Protocol):
-    """A learner in a process of its own."""
-
-    async def step(self, samples: list[Sample], version: int) -> StepStats: ...
-
-    async def save_weights(self, folder: str) -> None: ...
-
-    async def save_checkpoint(self, folder: str) -> None: ...
-
-    async def load_checkpoint(self, folder: str) -> None: ...
-
-    async def reset(self) -> None: ...
-
-    async def restart(self, checkpoint: str | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +411,7 @@ class TrainLoop:
             await guard.serving(version)
             await guard.before(samples)
         with self._timeline.span("train", "step", version=new, samples=len(samples)):
-            progress.stats = await self._learner.step(samples, version)
+            progress.stats = await self._learner.step(SampleBatch.of(samples), version)
         if guard is None:
             return
         decision = await guard.decide(samples, progress.stats)

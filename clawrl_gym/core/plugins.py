@@ -362,17 +362,21 @@ class Plugin:
 
         Raises ConfigError when its code raises what is no error of ours.
         """
-        options = None if self._has_from_config else self.options(config.options)
         try:
-            if self._has_from_config:
-                return self.target.from_config(config, *arguments)
-            return self.target(*plain) if options is None else self.target(*plain, options)
+            return self.make(config, *arguments, plain=plain)
         except ClawError:
             raise
         except Exception as error:
             raise ConfigError(
                 f"{self.seam.key}={self.name} cannot be made: its code raised {_raised(error)}"
             ) from error
+
+    def make(self, config: Options, *arguments: object, plain: Sequence[object] = ()) -> Any:
+        """The same; what its code raises is raised as it is."""
+        if self._has_from_config:
+            return self.target.from_config(config, *arguments)
+        options = self.options(config.options) if self.seam.with_own_options else None
+        return self.target(*plain) if options is None else self.target(*plain, options)
 
 
 def load(path: str, origin: str) -> Any:
@@ -574,7 +578,8 @@ LEARNERS = Seam(
         "torch": "clawrl_gym.trainers.learner:Learner",
         "simulated": "clawrl_gym.trainers.simulated:SimulatedLearner",
     },
-    methods=("step", "save_weights", "save_checkpoint", "load_checkpoint"),
+    methods=("step", "save_checkpoint", "load_checkpoint"),
+    from_config=("config", "setup"),
     plain=("trainer", "learner", "model_dir", "seed", "device", "temperature", "images"),
     with_own_options=False,
     capabilities="clawrl_gym.trainers.capabilities:LearnerCapabilities",

@@ -6,13 +6,21 @@ silence: that is said before anything starts.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 from clawrl_gym.config import CommandConfig, ServeConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import LEARNERS
-from clawrl_gym.trainers.capabilities import capabilities_of
+from clawrl_gym.trainers.capabilities import LearnerCapabilities, capabilities_of
 from clawrl_gym.trainers.published_version import ENGINE_WAYS, way_of
+
+_HOSTED = ("step", "save_weights", "save_checkpoint", "load_checkpoint")
+_REMOTE = (
+    "step", "publish", "save_checkpoint", "load_checkpoint", "ready", "reset", "restart", "close",
+)  # fmt: skip
+_READS = ("probe", "review", "use", "forget")
+"""What only some have."""
 
 
 def unmet_by_learner(config: CommandConfig) -> Iterator[str]:
@@ -30,10 +38,39 @@ def unmet_by_learner(config: CommandConfig) -> Iterator[str]:
         )
     if learner.adapter is not None and not (able.adapters or able.rehearses):
         yield from lacking(config, "adapters", "learner.adapter is set; learner=full has none")
+    if able.remote and learner.placement != "driver":
+        yield (
+            f"got learner.placement={learner.placement} with {named}, which computes where it is, "
+            "expected learner.placement=driver"
+        )
+    yield from _other_calls(learner.backend, able)
     if way_of(able.transfers) is None:
         yield (
             f"got {named}, whose versions travel by {', '.join(able.transfers) or 'nothing'}, "
             f"expected one of the ways that engines take: {', '.join(ENGINE_WAYS)}"
+        )
+
+
+def _other_calls(backend: str, able: LearnerCapabilities) -> Iterator[str]:
+    """Whether it can be called as its kind is: with coroutines, or in a process of its own."""
+    if backend in LEARNERS.builtin:
+        return
+    target = LEARNERS.resolve(backend).target
+    names = _REMOTE if able.remote else _HOSTED
+    missing = [name for name in names if not callable(getattr(target, name, None))]
+    if missing:
+        kind = "remote" if able.remote else "in a process of its own (not `remote`)"
+        yield (
+            f"got learner.backend={backend}, a class without {', '.join(missing)}, expected one "
+            f"with {', '.join(names)}: it is {kind}"
+        )
+    calls = [name for name in (*names, *_READS) if callable(getattr(target, name, None))]
+    wrong = [n for n in calls if inspect.iscoroutinefunction(getattr(target, n)) != able.remote]
+    if wrong:
+        written = "`async def`" if able.remote else "plain `def`"
+        yield (
+            f"got learner.backend={backend} with the capability remote={able.remote}, expected "
+            f"{written} for {', '.join(wrong)}"
         )
 
 

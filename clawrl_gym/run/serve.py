@@ -227,7 +227,7 @@ class Service:
                     HeldSamples(self._config.live, self._ready, self._view.message).run()
                 )
                 parts.end_cluster_with(stack)
-                running.create_task(self._learn(self._resumed))
+                running.create_task(self._learn(stack, self._resumed))
             elif self._config.policy.placement == "nodes":
                 parts.end_cluster_with(stack)
                 running.create_task(self._hold_cluster())
@@ -274,10 +274,10 @@ class Service:
         self._view.message(f"ready: talk to {self._parts.policy.address.base_url}/v1")
         await self._parts.policy.servers.watch()
 
-    async def _learn(self, resumed: UpdateRow | None) -> None:
+    async def _learn(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
         await self._parts.start_cluster()
         async with self._parts.cluster.required():
-            await self._learn_for_ever(resumed)
+            await self._learn_for_ever(stack, resumed)
 
     async def _hold_cluster(self) -> None:
         """For its engines alone."""
@@ -285,9 +285,9 @@ class Service:
         async with self._parts.cluster.required():
             await asyncio.Event().wait()
 
-    async def _learn_for_ever(self, resumed: UpdateRow | None) -> None:
+    async def _learn_for_ever(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
         config, parts = self._config, self._parts
-        learner = await parts.start_learner(resumed)
+        learner = await parts.start_learner(stack, resumed)
         learners = self._lines.learners(learner)
         parts.learner = learners.of(OWNER)
         self._guard = parts.guard()

@@ -207,8 +207,10 @@ def _learn(plan: SftPlan, stop: threading.Event, on_phase: OnPhase) -> SftRun:
     updates = updates_of(config, order)
     trainer = TrainerConfig(steps=updates, max_tokens_per_pack=config.max_tokens_per_pack)
     kept = keep_model(folder.path, model)
-    setup = LearnerSetup(trainer, config.learner, config.seed, plan.device, 1.0)
-    learner: Learner = make_learner(setup, str(kept))
+    setup = LearnerSetup(
+        trainer, config.learner, config.seed, plan.device, temperature=1.0, model_dir=str(kept)
+    )
+    learner: Learner = make_learner(setup)
     checkpoints = list_checkpoints(folder.checkpoints)
     if checkpoints:
         learner.load_checkpoint(str(checkpoints[max(checkpoints)]))

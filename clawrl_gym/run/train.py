@@ -246,7 +246,7 @@ class Run:
         await self._parts.start_cluster()
         await self._parts.policy.listen(stack, Hooks(), host=self._parts.cluster.host)
         async with self._parts.cluster.required(), asyncio.TaskGroup() as starting:
-            starting.create_task(self._parts.start_learner(resumed))
+            starting.create_task(self._parts.start_learner(stack, resumed))
             starting.create_task(self._start_workers(stack))
 
     async def _start_workers(self, stack: AsyncExitStack) -> None:

@@ -27,8 +27,9 @@ from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.guard import Guard, guard_of
+from clawrl_gym.trainers.interface import AsyncLearner
 from clawrl_gym.trainers.loop import Publication, Refused, TrainLoop, Update
-from clawrl_gym.trainers.user_learners import SharedLearner, UserLearner, UserLearners
+from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
 from clawrl_gym.trainers.user_queues import UserQueues
 
 NextBatch = Callable[[BatchQueue, int, int], Awaitable[Batch]]
@@ -113,7 +114,7 @@ class UserLines:
         if user != OWNER:
             self._begun.put_nowait(user)
 
-    def learners(self, learner: SharedLearner) -> UserLearners:
+    def learners(self, learner: AsyncLearner) -> UserLearners:
         """Whose turn it is at the learner."""
         self._learners = UserLearners(learner, self._checkpoint_of, self._lock)
         return self._learners
