@@ -40,8 +40,12 @@ class LearnerSetup:
     images: Images | None = None
     model_dir: str = ""
     """Of the run's first weights."""
+    objectives: frozenset[str] | None = None
+    """The terms of the loss; None: those of `trainer.algorithm`."""
 
-    def arguments(self) -> tuple[object, ...]:
+    def arguments(
+        self,
+    ) -> tuple[TrainerConfig, LearnerConfig, str, int, str, float, Images | None]:
         """As a class without `from_config` takes them."""
         return (
             self.trainer, self.learner, self.model_dir, self.seed, self.device, self.temperature,

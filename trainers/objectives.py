@@ -17,7 +17,7 @@ DISTILLATION_SAMPLED = "distillation_sampled"
 DISTILLATION_TOPK = "distillation_topk"
 KL = "kl"
 
-_OF_A_TEACHER = frozenset({DISTILLATION_SAMPLED, DISTILLATION_TOPK})
+OF_A_TEACHER = frozenset({DISTILLATION_SAMPLED, DISTILLATION_TOPK})
 """What a learner needs the capability `teacher` for; all others every learner can run."""
 
 
@@ -39,15 +39,17 @@ def distils(trainer: TrainerConfig) -> bool:
     return _algorithm(trainer).distils(trainer)
 
 
-def check_objectives(trainer: TrainerConfig, learner: LearnerConfig) -> None:
-    """Raises ConfigError when the learner cannot run a term of the configuration's loss."""
-    missing = objectives(trainer) & _OF_A_TEACHER
+def checked_objectives(trainer: TrainerConfig, learner: LearnerConfig) -> frozenset[str]:
+    """The terms of a configuration's loss. Raises ConfigError for one that its learner lacks."""
+    terms = objectives(trainer)
+    missing = terms & OF_A_TEACHER
     if missing and not capabilities_of(learner).teacher:
         raise ConfigError(
             f"learner.backend={learner.backend} cannot run {', '.join(sorted(missing))}, which "
             f"trainer.algorithm={trainer.algorithm} needs: take learner.backend=torch, or one with "
             "the capability `teacher`"
         )
+    return terms
 
 
 def _algorithm(trainer: TrainerConfig) -> type[Algorithm]:

@@ -54,6 +54,7 @@ from clawrl_gym.trainers.capabilities import capabilities_of
 from clawrl_gym.trainers.guard import Guard, guard_of
 from clawrl_gym.trainers.interface import AsyncLearner, RemoteLearner
 from clawrl_gym.trainers.loop import Publication, Update
+from clawrl_gym.trainers.objectives import objectives
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.references import REFERENCES_FILE, References
 from clawrl_gym.trainers.retention import read_pins
@@ -190,6 +191,7 @@ class RunParts:
             config.policy.sampling.temperature,
             self._images(),
             str(self.policy.model),
+            objectives(config.trainer),
         )
         learner = self._learner(setup, stack)
         self.learner: AsyncLearner | UserLearner = learner

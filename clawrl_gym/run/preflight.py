@@ -58,7 +58,7 @@ from clawrl_gym.run.remote_checkpoints import check_place
 from clawrl_gym.run.supervisor import listen
 from clawrl_gym.run.workload import measured_episodes
 from clawrl_gym.trainers.algorithm import build_algorithm
-from clawrl_gym.trainers.objectives import check_objectives
+from clawrl_gym.trainers.objectives import checked_objectives
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 Say = Callable[[str], None]
@@ -256,7 +256,7 @@ def _learning_problems(
         problems.lines += unmet_by_learner(config)
     problems.lines += judge_problems(config.judges)
     with problems.noted():
-        check_objectives(config.trainer, config.learner)
+        checked_objectives(config.trainer, config.learner)
         algorithm = build_algorithm(config.trainer, group_size)
         problems.lines += missing_hints(config, algorithm)
         problems.lines += idle_control(config, algorithm)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
-from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, fingerprints
+from clawrl_gym.core.plugins import LEARNERS, fingerprints
 from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.core.types import StepStats
 from clawrl_gym.policy.probe import Reading
@@ -30,12 +30,9 @@ class RayLearner:
     ) -> None:
         """`node_id`: it runs on this node alone. `gpu`: the one that it sees; None: what Ray gives
         it."""
-        trainer, learner = setup.trainer, setup.learner
-        self._plugins = fingerprints(
-            path
-            for path in (LEARNERS.path(learner.backend), ALGORITHMS.path(trainer.algorithm))
-            if not path.startswith("clawrl_gym.")
-        )
+        learner = setup.learner
+        path = LEARNERS.path(learner.backend)
+        self._plugins = fingerprints([] if path.startswith("clawrl_gym.") else [path])
         self._gpus = 0.01 if setup.device == "cuda" and gpu is None else 0
         variables = {"OMP_NUM_THREADS": str(threads_of(learner.threads))}
         if gpu is not None:  # Ray leaves it as it is for who takes no GPU of its count
