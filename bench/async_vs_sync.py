@@ -36,6 +36,7 @@ from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.trainers.grpo import Grpo
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.simulated import SimulatedLearner
@@ -133,8 +134,9 @@ async def simulated(
     handle = ThreadLearner(SimulatedLearner(trainer, learner, "", 0, "cpu"))
     timeline = Timeline(folder)
     loop = TrainLoop(
-        learner, handle, collector.batch, publish, on_update, folder / "checkpoints", timeline
-    )
+        learner, handle, collector.batch, publish, on_update,
+        KeptVersions(learner, folder / "checkpoints"), timeline,
+    )  # fmt: skip
     numbers: Iterator[int] = count()
     collecting = asyncio.create_task(dispatcher.run(numbers))
     started_s = time.perf_counter()

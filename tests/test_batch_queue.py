@@ -20,6 +20,7 @@ from clawrl_gym.core.types import Group, Lesson, Sample, StepStats, TaskRef
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.advantage import group_advantages
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, ByGroups, ByTurns
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.sample_batch import SampleBatch
 from tests.fakes_judge import a_turn, live_session, stored
@@ -354,8 +355,9 @@ async def test_new_weights_serve_as_soon_as_a_batch_is_there(store: Store, tmp_p
 
     timeline = Timeline(tmp_path)
     loop = TrainLoop(
-        LearnerConfig(), learner, ready.batch, publish, record, tmp_path / "checkpoints", timeline
-    )
+        LearnerConfig(), learner, ready.batch, publish, record,
+        KeptVersions(LearnerConfig(), tmp_path / "checkpoints"), timeline,
+    )  # fmt: skip
     running = asyncio.create_task(loop.run(0, 3))
     for version in (1, 2, 3):
         await accept_turns(ready, range(2 * version, 2 * version + 2))

@@ -14,7 +14,9 @@ from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Decision, Guard
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, Refused, TrainLoop, Update
+from clawrl_gym.trainers.retention import Retention
 from clawrl_gym.trainers.sample_batch import SampleBatch
 from tests.waiting import until
 
@@ -79,19 +81,22 @@ async def run(
         refusal = "it has not arrived" if version in refused else None
         return Publication(0.1, {"learner/refused": float(version in refused)}, refusal)
 
+    config = config or LearnerConfig()
+    retention = Retention(config, folder / "c")
+
     async def on_update(update: Update) -> None:
         updates.append(update)
+        await retention.recorded(update.checkpoint, lambda kept: {best} & set(kept))
 
     timeline = Timeline(folder)
     loop = TrainLoop(
-        config or LearnerConfig(),
+        config,
         learner,
         next_batch,
         publish,
         on_update,
-        folder / "c",
+        KeptVersions(config, folder / "c"),
         timeline,
-        lambda versions: [version for version in versions if version == best],
         learner.calls.append,
         guard=guard,
         ended_by=ended_by,
@@ -328,15 +333,21 @@ class Serving:
         """Publications in which the learner dies, each once."""
         self.asked = 0
         self.timeline = Timeline(folder)
+        config = LearnerConfig(keep_checkpoints=3)
+        self.retention = Retention(config, folder / "c")
         self.loop = TrainLoop(
-            LearnerConfig(keep_checkpoints=3),
+            config,
             learner,
             self._next_batch,
             self._publish,
-            self.updates.put,
-            folder / "c",
+            self._on_update,
+            KeptVersions(config, folder / "c"),
             self.timeline,
         )
+
+    async def _on_update(self, update: Update) -> None:
+        await self.updates.put(update)
+        await self.retention.recorded(update.checkpoint)
 
     async def _next_batch(self, number: int, version: int) -> Batch:
         self.asked += 1

@@ -19,6 +19,7 @@ from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.hybrid import Hybrid
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.no_gradient import REMEDIES, idle_cause, no_gradient
 from clawrl_gym.trainers.opd import Opd
@@ -133,8 +134,8 @@ async def run(
 
     with closing(Timeline(folder)) as timeline:
         loop = TrainLoop(
-            LearnerConfig(), Learner(0.5), next_batch, publish, on_update, folder / "c", timeline,
-            say=said.append,
+            LearnerConfig(), Learner(0.5), next_batch, publish, on_update,
+            KeptVersions(LearnerConfig(), folder / "c"), timeline, say=said.append,
         )  # fmt: skip
         stopped = await loop.run(0, steps, most)
     return updates, said, stopped.cause if stopped else None

@@ -28,7 +28,9 @@ from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.canaries import CANARIES_FILE, Canaries, Exchange
 from clawrl_gym.trainers.complaints import Complaints
 from clawrl_gym.trainers.guard import Guard, Review
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.retention import Retention
 from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
@@ -97,10 +99,11 @@ class Service:
         config = LearnerConfig(publish="if_not_worse")
         self.guard = Guard(config.guards, learner, canaries)
         self.timeline = Timeline(folder)
+        self.retention = Retention(config, folder / "checkpoints")
         self.loop = TrainLoop(
             config, learner, self._next_batch, self._publish, self._recorded,
-            folder / "checkpoints", self.timeline, say=self.said.append, guard=self.guard,
-            ended_by=(),
+            KeptVersions(config, folder / "checkpoints"), self.timeline, say=self.said.append,
+            guard=self.guard, ended_by=(),
         )  # fmt: skip
         self.updates: list[Update] = []
 
@@ -119,6 +122,7 @@ class Service:
         await self.store.add_update(update.row, ids, update.checkpoint)
         self._take_back(update.row)
         self.updates.append(update)
+        await self.retention.recorded(update.checkpoint)
 
     def _take_back(self, row: Any) -> None:
         if RETURNED_TO in row.metrics:

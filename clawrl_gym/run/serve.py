@@ -51,7 +51,9 @@ from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.canaries import PRAISED
 from clawrl_gym.trainers.complaints import Complaints
 from clawrl_gym.trainers.guard import Guard
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.retention import Retention
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
 from clawrl_gym.ui.serving import SERVING
@@ -138,6 +140,7 @@ class Service:
         self._last_report = LastReport(parts.folder.path, view.message)
         self._leaving_report: asyncio.Task[None] | None = None
         self._guard: Guard | None = None
+        self._retention = Retention(config.learner, parts.folder.checkpoints)
         self._machine_turns = MachineTurns(config.live.rules.transient)
 
     async def start(self, stack: AsyncExitStack, sock: socket.socket) -> None:
@@ -299,7 +302,7 @@ class Service:
             partial(self._next_batch, self._ready.own),
             parts.publish,
             self._on_update,
-            parts.folder.checkpoints,
+            KeptVersions(config.learner, parts.folder.checkpoints),
             parts.timeline,
             say=self._view.message,
             lock=learners.lock,
@@ -379,3 +382,4 @@ class Service:
         self._take_back(update.row)
         self._complaints.updated(update.row)
         await self._observer.update(update)
+        await self._retention.recorded(update.checkpoint)
