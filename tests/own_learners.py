@@ -69,3 +69,26 @@ class WithAdapters(Bare):
     capabilities: ClassVar[LearnerCapabilities] = LearnerCapabilities(adapters=True)
 
     def save_adapter(self, folder: str) -> None: ...
+
+
+class Elsewhere(Bare):
+    """It computes somewhere else, and has not all that this takes."""
+
+    capabilities: ClassVar[LearnerCapabilities] = LearnerCapabilities(remote=True)
+
+
+class Waits(Bare):
+    """Its step is a coroutine that nobody awaits in a process of its own."""
+
+    async def step(self, samples: Sequence[Sample], version: int) -> StepStats:  # type: ignore[override]
+        return StepStats({}, 0, 0.1)
+
+
+class DoesNotWait(Bare):
+    """A remote one that would block who calls it."""
+
+    capabilities: ClassVar[LearnerCapabilities] = LearnerCapabilities(remote=True)
+
+    def publish(self) -> None: ...
+
+    ready = reset = restart = close = publish
