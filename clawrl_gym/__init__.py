@@ -15,7 +15,7 @@ while it serves), `Environments` (episodes, groups, evaluations), `Learner` (sam
 out), `Store` (what was recorded), `TaskSampler`, `merge_turns`, `group_advantages`, `make_sample`.
 
 **Seams to fill** with classes of one's own, by name, entry point or import path: `TaskEnv`,
-`Agent`, `Judge`, `Algorithm`, `Sandbox`, `Logger`; `core.plugins` resolves them.
+`Agent`, `Judge`, `Algorithm`, `AsyncLearner`, `Sandbox`, `Logger`; `core.plugins` resolves them.
 
 **Words**: `TaskRef`, `Episode`, `Group`, `Message`, `Turn`, `Verdict`, `Sample`, `StopReason`.
 
@@ -95,7 +95,10 @@ if TYPE_CHECKING:
     from clawrl_gym.trainers.algorithm import Terms as Terms
     from clawrl_gym.trainers.algorithm import Verdicts as Verdicts
     from clawrl_gym.trainers.algorithm import make_sample as make_sample
+    from clawrl_gym.trainers.capabilities import LearnerCapabilities as LearnerCapabilities
+    from clawrl_gym.trainers.interface import AsyncLearner as AsyncLearner
     from clawrl_gym.trainers.learner import Learner as Learner
+    from clawrl_gym.trainers.sample_batch import SampleBatch as SampleBatch
     from clawrl_gym.ui.report import write_report as write_report
 
 __version__ = "0.1.0"
@@ -134,7 +137,10 @@ _HOMES = {
     "store": ("Store",),
     "trainers.advantage": ("group_advantages",),
     "trainers.algorithm": ("Algorithm", "Prompts", "Term", "Terms", "Verdicts", "make_sample"),
+    "trainers.capabilities": ("LearnerCapabilities",),
+    "trainers.interface": ("AsyncLearner",),
     "trainers.learner": ("Learner",),
+    "trainers.sample_batch": ("SampleBatch",),
     "ui.report": ("write_report",),
 }  # fmt: skip
 """Where each name lives."""

@@ -92,3 +92,9 @@ class DoesNotWait(Bare):
     def publish(self) -> None: ...
 
     ready = reset = restart = close = publish
+
+
+class NoAdapter(Bare):
+    """It has no way to give its adapter out."""
+
+    capabilities: ClassVar[LearnerCapabilities] = LearnerCapabilities(adapters=True)

@@ -182,6 +182,7 @@ def test_what_it_lacks_is_refused_before_a_start() -> None:
     ("backend", "says"),
     [
         ("tests.own_learners:Elsewhere", "without publish, ready, reset, restart, close"),
+        ("tests.own_learners:NoAdapter", "without save_adapter, expected one with step, save_w"),
         ("tests.own_learners:Waits", "expected plain `def` for step"),
         ("tests.own_learners:DoesNotWait", "expected `async def` for step"),
     ],

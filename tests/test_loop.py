@@ -86,7 +86,9 @@ async def run(
 
     async def on_update(update: Update) -> None:
         updates.append(update)
-        await retention.recorded(update.checkpoint, lambda kept: {best} & set(kept))
+        await retention.recorded(
+            update.checkpoint, lambda kept: [one for one in kept if one == best]
+        )
 
     timeline = Timeline(folder)
     loop = TrainLoop(

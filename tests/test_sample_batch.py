@@ -42,7 +42,7 @@ def test_samples_come_back_bit_by_bit(samples: list[Sample]) -> None:
     assert len(batch) == len(samples)
     assert repr(batch.samples()) == repr(samples), "nan is not equal to itself"
     file = io.BytesIO()
-    np.savez(file, **batch.arrays())
+    np.savez(file, allow_pickle=False, **batch.arrays())
     file.seek(0)
     with np.load(file, allow_pickle=False) as arrays:
         again = SampleBatch.of_arrays(arrays)

@@ -17,7 +17,8 @@ class LearnerCapabilities:
     """Declared by a class as `capabilities`; a run that needs what is not is refused."""
 
     adapters: bool = False
-    """Trains an adapter (`learner.adapter`) and gives it out alone: has `save_adapter`."""
+    """Trains an adapter (`learner.adapter`) and gives it out alone: has `save_adapter`, a remote
+    one `publish(as_adapter=True)`."""
     users: bool = False
     """Puts one user's adapter and optimizer away and takes another's: has `use` and `forget`."""
     probe: bool = False

@@ -584,7 +584,6 @@ LEARNERS = Seam(
     with_own_options=False,
     capabilities="clawrl_gym.trainers.capabilities:LearnerCapabilities",
     capability_methods={
-        "adapters": ("save_adapter",),
         "probe": ("probe",),
         "review": ("review",),
         "supervised": ("supervised_step", "review"),

@@ -56,7 +56,8 @@ def _other_calls(backend: str, able: LearnerCapabilities) -> Iterator[str]:
     if backend in LEARNERS.builtin:
         return
     target = LEARNERS.resolve(backend).target
-    names = _REMOTE if able.remote else _HOSTED
+    gives_out = ("save_adapter",) if able.adapters else ()
+    names = _REMOTE if able.remote else (*_HOSTED, *gives_out)
     missing = [name for name in names if not callable(getattr(target, name, None))]
     if missing:
         kind = "remote" if able.remote else "in a process of its own (not `remote`)"
