@@ -27,7 +27,7 @@ from typing import Any
 from clawrl_gym.config import LearnerConfig, RolloutConfig, TrainerConfig
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import Timeline
-from clawrl_gym.core.types import Episode, Group, Message, Sample, StepStats, StopReason, Turn
+from clawrl_gym.core.types import Episode, Group, Message, StepStats, StopReason, Turn
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
@@ -36,7 +36,9 @@ from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.trainers.grpo import Grpo
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.simulated import SimulatedLearner
 
 
@@ -72,11 +74,8 @@ class ThreadLearner:
     def __init__(self, learner: SimulatedLearner) -> None:
         self._learner = learner
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        return await asyncio.to_thread(self._learner.step, samples, version)
-
-    async def save_weights(self, folder: str) -> None:
-        await asyncio.to_thread(self._learner.save_weights, folder)
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        return await asyncio.to_thread(self._learner.step, batch.samples(), version)
 
     async def save_checkpoint(self, folder: str) -> None:
         await asyncio.to_thread(self._learner.save_checkpoint, folder)
@@ -84,10 +83,10 @@ class ThreadLearner:
     async def load_checkpoint(self, folder: str) -> None:
         await asyncio.to_thread(self._learner.load_checkpoint, folder)
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         """Nobody goes back here."""
 
-    async def revive(self, checkpoint: str | None) -> None:
+    async def restart(self, checkpoint: str | None) -> None:
         """A thread of this process does not die alone."""
 
 
@@ -135,8 +134,9 @@ async def simulated(
     handle = ThreadLearner(SimulatedLearner(trainer, learner, "", 0, "cpu"))
     timeline = Timeline(folder)
     loop = TrainLoop(
-        learner, handle, collector.batch, publish, on_update, folder / "checkpoints", timeline
-    )
+        learner, handle, collector.batch, publish, on_update,
+        KeptVersions(learner, folder / "checkpoints"), timeline,
+    )  # fmt: skip
     numbers: Iterator[int] = count()
     collecting = asyncio.create_task(dispatcher.run(numbers))
     started_s = time.perf_counter()

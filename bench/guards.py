@@ -15,12 +15,12 @@ import asyncio
 from pathlib import Path
 
 from clawrl_gym.config import RunConfig
-from clawrl_gym.core.types import Sample
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.store import StoreReader
 from clawrl_gym.trainers.guard import Guard, Review
 from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
 
 class Here:
@@ -29,8 +29,8 @@ class Here:
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
 
-    async def review(self, samples: list[Sample]) -> Review:
-        return self._learner.review(samples)
+    async def review(self, batch: SampleBatch) -> Review:
+        return self._learner.review(batch.samples())
 
 
 async def main() -> None:

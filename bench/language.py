@@ -16,13 +16,14 @@ from pathlib import Path
 
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.plain_yaml import plain_values
-from clawrl_gym.core.types import Sample, Turn
+from clawrl_gym.core.types import Turn
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, checkpoint_dir, list_checkpoints
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.store import StoreReader
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.references import References
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
 
 def first_replies(reader: StoreReader) -> Iterator[Turn]:
@@ -41,8 +42,8 @@ async def measure(run: Path, rate: float | None, updates: int) -> None:
     learner = Learner(config.trainer, faster, str(model), config.seed, "cpu", temperature)
     reader = StoreReader(run)
 
-    async def review(samples: list[Sample]) -> Review:
-        return learner.review(samples)
+    async def review(batch: SampleBatch) -> Review:
+        return learner.review(batch.samples())
 
     with tempfile.TemporaryDirectory() as folder:
         references = References(review, Path(folder) / "references.json")

@@ -52,8 +52,11 @@ from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.canaries import PROMPTS, Canaries, Exchange
 from clawrl_gym.trainers.guard import Review, guard_of
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.retention import Retention
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
 
@@ -202,14 +205,11 @@ class Handle:
         self._make = make
         self.learner = make()
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        return self.learner.step(samples, version)
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        return self.learner.step(batch.samples(), version)
 
-    async def review(self, samples: list[Sample]) -> Review:
-        return self.learner.review(samples)
-
-    async def save_weights(self, folder: str) -> None:
-        self.learner.save_weights(folder)
+    async def review(self, batch: SampleBatch) -> Review:
+        return self.learner.review(batch.samples())
 
     async def save_checkpoint(self, folder: str) -> None:
         self.learner.save_checkpoint(folder)
@@ -217,10 +217,10 @@ class Handle:
     async def load_checkpoint(self, folder: str) -> None:
         self.learner.load_checkpoint(folder)
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         self.learner = self._make()
 
-    async def revive(self, checkpoint: str | None) -> None:
+    async def restart(self, checkpoint: str | None) -> None:
         raise AssertionError("it does not die")
 
 
@@ -288,6 +288,8 @@ class Service:
         await self.store.add_update(update.row, ids, update.checkpoint)
         self.updates.append(update)
         self._learned.set()
+        retention = Retention(self.config.learner, self.folder / "checkpoints")
+        await retention.recorded(update.checkpoint)
 
     async def talk(self, post: Post, hour: int) -> None:
         """One session of one turn, and what its user thinks of it."""
@@ -371,7 +373,8 @@ class Service:
         with closing(Timeline(self.folder)) as timeline:
             loop = TrainLoop(
                 self.config.learner, self.handle, self._next_batch, self._publish, self._recorded,
-                self.folder / "checkpoints", timeline, guard=self.guard, ended_by=(),
+                KeptVersions(self.config.learner, self.folder / "checkpoints"), timeline,
+                guard=self.guard, ended_by=(),
             )  # fmt: skip
             learning = asyncio.create_task(loop.run(0, sys.maxsize))
             for number in range(hours):

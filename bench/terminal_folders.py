@@ -19,8 +19,8 @@ from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 _SANDBOXES = {
     "bubblewrap": SandboxFeatures(),
     "bubblewrap with rootfs": SandboxFeatures(rootfs=True),
-    "docker": SandboxFeatures(docker=True),
-    "docker with a network": SandboxFeatures(docker=True, network=True),
+    "docker": SandboxFeatures(images=True, users=True),
+    "docker with a network": SandboxFeatures(images=True, users=True, network=True),
 }
 
 

@@ -15,8 +15,8 @@ while it serves), `Environments` (episodes, groups, evaluations), `Learner` (sam
 out), `Store` (what was recorded), `TaskSampler`, `merge_turns`, `group_advantages`, `make_sample`.
 
 **Seams to fill** with classes of one's own, by name, entry point or import path: `TaskEnv`,
-`Agent`, `Judge`, `Algorithm`, `Sandbox`, `Logger`; and with a function from `LossInputs` to
-`TokenLoss`. `core.plugins` resolves them.
+`Agent`, `Judge`, `Algorithm`, `AsyncLearner`, `Sandbox`, `Logger`; and with a function from
+`LossInputs` to `TokenLoss`. `core.plugins` resolves them.
 
 **Words**: `TaskRef`, `Episode`, `Group`, `Message`, `Turn`, `Verdict`, `Sample`, `StopReason`.
 
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import merge_turns as merge_turns
     from clawrl_gym.envs.registration import make_env as make_env
     from clawrl_gym.envs.sandbox.interface import Sandbox as Sandbox
+    from clawrl_gym.envs.sandbox.interface import SandboxCapabilities as SandboxCapabilities
     from clawrl_gym.envs.task_env import TaskEnv as TaskEnv
     from clawrl_gym.judge.interface import Case as Case
     from clawrl_gym.judge.interface import Judge as Judge
@@ -95,7 +96,10 @@ if TYPE_CHECKING:
     from clawrl_gym.trainers.algorithm import Terms as Terms
     from clawrl_gym.trainers.algorithm import Verdicts as Verdicts
     from clawrl_gym.trainers.algorithm import make_sample as make_sample
+    from clawrl_gym.trainers.capabilities import LearnerCapabilities as LearnerCapabilities
+    from clawrl_gym.trainers.interface import AsyncLearner as AsyncLearner
     from clawrl_gym.trainers.learner import Learner as Learner
+    from clawrl_gym.trainers.sample_batch import SampleBatch as SampleBatch
     from clawrl_gym.trainers.token_loss import LossInputs as LossInputs
     from clawrl_gym.trainers.token_loss import TokenLoss as TokenLoss
     from clawrl_gym.ui.report import write_report as write_report
@@ -116,7 +120,7 @@ _HOMES = {
         "Verdict",
     ),
     "dialogue.merging": ("Segment", "merge_turns"),
-    "envs.sandbox.interface": ("Sandbox",),
+    "envs.sandbox.interface": ("Sandbox", "SandboxCapabilities"),
     "envs.task_env": ("TaskEnv",),
     "envs.registration": ("make_env",),
     "judge.interface": ("Case", "Judge"),
@@ -136,7 +140,10 @@ _HOMES = {
     "store": ("Store",),
     "trainers.advantage": ("group_advantages",),
     "trainers.algorithm": ("Algorithm", "Prompts", "Term", "Terms", "Verdicts", "make_sample"),
+    "trainers.capabilities": ("LearnerCapabilities",),
+    "trainers.interface": ("AsyncLearner",),
     "trainers.learner": ("Learner",),
+    "trainers.sample_batch": ("SampleBatch",),
     "trainers.token_loss": ("LossInputs", "TokenLoss"),
     "ui.report": ("write_report",),
 }  # fmt: skip

@@ -20,7 +20,9 @@ from clawrl_gym.core.types import Group, Lesson, Sample, StepStats, TaskRef
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.advantage import group_advantages
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, ByGroups, ByTurns
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from tests.fakes_judge import a_turn, live_session, stored
 
 TASK = TaskRef("t", 0, "train")
@@ -325,19 +327,17 @@ class Learner:
 
     seen: list[list[int]] = field(default_factory=list)
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        self.seen.append([sample.group_id for sample in samples])
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        self.seen.append([sample.group_id for sample in batch.samples()])
         return StepStats({}, 1, 0.0)
-
-    async def save_weights(self, folder: str) -> None: ...
 
     async def save_checkpoint(self, folder: str) -> None: ...
 
     async def load_checkpoint(self, folder: str) -> None: ...
 
-    async def begin_anew(self) -> None: ...
+    async def reset(self) -> None: ...
 
-    async def revive(self, checkpoint: str | None) -> None: ...
+    async def restart(self, checkpoint: str | None) -> None: ...
 
 
 async def test_new_weights_serve_as_soon_as_a_batch_is_there(store: Store, tmp_path: Path) -> None:
@@ -355,8 +355,9 @@ async def test_new_weights_serve_as_soon_as_a_batch_is_there(store: Store, tmp_p
 
     timeline = Timeline(tmp_path)
     loop = TrainLoop(
-        LearnerConfig(), learner, ready.batch, publish, record, tmp_path / "checkpoints", timeline
-    )
+        LearnerConfig(), learner, ready.batch, publish, record,
+        KeptVersions(LearnerConfig(), tmp_path / "checkpoints"), timeline,
+    )  # fmt: skip
     running = asyncio.create_task(loop.run(0, 3))
     for version in (1, 2, 3):
         await accept_turns(ready, range(2 * version, 2 * version + 2))

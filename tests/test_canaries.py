@@ -15,6 +15,7 @@ from clawrl_gym.run.canary_prompts import CanaryPrompts, read_canaries
 from clawrl_gym.trainers.canaries import PROMPTS, Canaries, Exchange
 from clawrl_gym.trainers.guard import Decision, Guard, Review
 from clawrl_gym.trainers.retention import pin, read_pins
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_share import UserShare
 from tests.fakes import FakePolicy
 
@@ -38,7 +39,8 @@ class Weights:
         self.general = -1.0
         self.read: list[list[Sample]] = []
 
-    async def review(self, samples: list[Sample]) -> Review:
+    async def review(self, batch: SampleBatch) -> Review:
+        samples = batch.samples()
         self.read.append(samples)
         values = [self.of_id.get(sample.ids_T[-1], self.general) for sample in samples]
         return Review(0.5, [[v] * sum(s.mask_T) for v, s in zip(values, samples, strict=True)])

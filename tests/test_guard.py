@@ -10,6 +10,7 @@ import pytest
 from clawrl_gym.config import GuardsConfig
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.trainers.guard import Decision, Guard, Review
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
 HEALTHY = {"learner/grad_norm": 1.0, "learner/strength": 1.0, "logprob_gap/mean": 0.01}
 
@@ -28,7 +29,8 @@ class Weights:
         self.logprob, self.entropy = -1.0, 0.5
         self.read: list[list[Sample]] = []
 
-    async def review(self, samples: list[Sample]) -> Review:
+    async def review(self, batch: SampleBatch) -> Review:
+        samples = batch.samples()
         self.read.append(samples)
         return Review(self.entropy, [[self.logprob] * sum(s.mask_T) for s in samples])
 

@@ -16,6 +16,7 @@ from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.health import HealthWarning, warnings_of
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.references import MOST, References, reply_tokens
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.ui.report import render_page
 from clawrl_gym.ui.run_data import read_run
 
@@ -168,7 +169,8 @@ class Speaker:
     def __init__(self) -> None:
         self.asked: list[list[Sample]] = []
 
-    async def review(self, samples: list[Sample]) -> Review:
+    async def review(self, batch: SampleBatch) -> Review:
+        samples = batch.samples()
         self.asked.append(samples)
         return Review(0.5, [[-float(len(self.asked))] * sum(s.mask_T) for s in samples])
 
@@ -199,8 +201,8 @@ async def test_a_destructive_rate_is_told_and_the_ordinary_one_is_not(
     config = LearnerConfig(lr=8e-4 * factor, warmup_steps=2)
     learner = Learner(TrainerConfig(steps=20), config, model, 0, "cpu")
 
-    async def review(asked: list[Sample]) -> Review:
-        return learner.review(asked)
+    async def review(batch: SampleBatch) -> Review:
+        return learner.review(batch.samples())
 
     references = References(review, tmp_path / "references.json")
     first = own_samples(model, Path(model), range(100, 116))

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.shipment import manifest_of, receive, send
 from clawrl_gym.core.types import Sample
 from clawrl_gym.core.whole_folder import begin_folder, end_folder
 from clawrl_gym.policy.model_source import ModelSource, source_of
 from clawrl_gym.trainers.actor import LearnerActor, LearnerAway, LearnerSetup, files_below
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.simulated import SimulatedLearner
 from tests.tiny_models import write_safetensors
 
-SETUP = LearnerSetup(
-    TrainerConfig(), LearnerConfig(backend="simulated", simulated_step_s=0), 0, "cpu", 1.0
-)
+
+def setup_of(backend: str) -> LearnerSetup:
+    learner = LearnerConfig(backend=backend, simulated_step_s=0)
+    return LearnerSetup(TrainerConfig(), learner, 0, "cpu", 1.0)
 
 
 class Whole(SimulatedLearner):
@@ -47,6 +49,7 @@ class Whole(SimulatedLearner):
 
 WHOLE = "tests.test_learner_away:Whole"
 SAMPLE = Sample("s", 0, [1, 2], [False, True], [0.0, -1.0], [-1, 0], [0.0, 1.0], 1.0)
+BATCH, NOTHING = SampleBatch.of([SAMPLE]), SampleBatch.of([])
 
 
 class Network(list[bytes]):
@@ -78,11 +81,11 @@ def source(tmp_path: Path) -> ModelSource:
 def begun(
     source: ModelSource, network: Network, cache: Path, backend: str = "simulated"
 ) -> LearnerAway:
-    away = LearnerAway(backend, network.put, network.fetch, str(cache))
+    away = LearnerAway(network.put, network.fetch, str(cache))
     unseen = ModelSource("/not/here", source.manifest)
     if not away.find_model(unseen):
         away.take_model(send(source.manifest, network.put))
-    away.begin(SETUP, "auto")
+    away.begin(setup_of(backend), "auto")
     return away
 
 
@@ -90,8 +93,8 @@ def test_its_weights_and_checkpoints_arrive_and_another_one_goes_on_from_them(
     source: ModelSource, network: Network, tmp_path: Path
 ) -> None:
     away = begun(source, network, tmp_path / "cache")
-    away.step([], 0)
-    away.step([], 1)
+    away.step(NOTHING, 0)
+    away.step(NOTHING, 1)
     receive(away.send_weights(), tmp_path / "weights", network.fetch)
     own = Path(source.folder) / "model.safetensors"
     assert (tmp_path / "weights" / "model.safetensors").read_bytes() == own.read_bytes()
@@ -104,7 +107,7 @@ def test_its_weights_and_checkpoints_arrive_and_another_one_goes_on_from_them(
     second = begun(source, network, tmp_path / "cache")
     sent = send(manifest_of(files_below(checkpoint)), network.put)
     second.load_checkpoint(sent)
-    second.step([], 2)
+    second.step(NOTHING, 2)
     receive(second.send_checkpoint(), tmp_path / "third", network.fetch)
     assert (tmp_path / "third" / "updates").read_text() == "3"
 
@@ -116,7 +119,7 @@ def test_a_checkpoint_that_breaks_on_its_way_leaves_the_old_one(
     folder = tmp_path / "000001"
     receive(away.send_checkpoint(), begin_folder(folder), network.fetch)
     end_folder(folder)
-    away.step([], 1)
+    away.step(NOTHING, 1)
     sent = away.send_checkpoint()
     network[:] = [b"\1" * len(chunk) for chunk in network]
     with pytest.raises(Exception, match="not what was sent"):
@@ -128,9 +131,9 @@ def test_a_checkpoint_that_breaks_on_its_way_leaves_the_old_one(
 def test_an_actor_passes_every_call_on_and_back(tmp_path: Path) -> None:
     before = Path.cwd()
     try:
-        actor = LearnerActor(WHOLE, SETUP.arguments(str(tmp_path)), str(tmp_path))
+        actor = LearnerActor(replace(setup_of(WHOLE), model_dir=str(tmp_path)), str(tmp_path))
         assert Path.cwd() == tmp_path, "relative paths are those of who made it"
-        said: list[object] = [actor.step([SAMPLE], 3), actor.review([SAMPLE]), actor.probe()]
+        said: list[object] = [actor.step(BATCH, 3), actor.review(BATCH), actor.probe()]
         assert said == [("step", [SAMPLE], 3), ("review", [SAMPLE]), "probe"]
         actor.save_checkpoint("third")
         assert Path(tmp_path, "third", "updates").read_text() == "0"
@@ -150,20 +153,11 @@ def test_an_actor_passes_every_call_on_and_back(tmp_path: Path) -> None:
         os.chdir(before)
 
 
-def test_a_learner_of_ones_own_needs_neither_probe_nor_review(tmp_path: Path) -> None:
-    before = Path.cwd()
-    actor = LearnerActor("simulated", SETUP.arguments(str(tmp_path)))
-    assert Path.cwd() == before
-    assert actor.probe() is None
-    with pytest.raises(TrainerError, match=r"if_not_worse with SimulatedLearner, expected .* revi"):
-        actor.review([SAMPLE])
-
-
 def test_one_on_another_machine_passes_on_what_needs_no_file_and_sends_the_rest(
     source: ModelSource, network: Network, tmp_path: Path
 ) -> None:
     away = begun(source, network, tmp_path / "cache", WHOLE)
-    said: list[object] = [away.step([SAMPLE], 3), away.review([SAMPLE]), away.probe()]
+    said: list[object] = [away.step(BATCH, 3), away.review(BATCH), away.probe()]
     assert said == [("step", [SAMPLE], 3), ("review", [SAMPLE]), "probe"]
     folder = tmp_path / "of ann"
     folder.mkdir()
@@ -182,10 +176,10 @@ def test_one_on_another_machine_passes_on_what_needs_no_file_and_sends_the_rest(
 def test_a_model_that_was_received_once_is_found_again(
     source: ModelSource, network: Network, tmp_path: Path
 ) -> None:
-    first = LearnerAway("simulated", network.put, network.fetch, str(tmp_path / "cache"))
+    first = LearnerAway(network.put, network.fetch, str(tmp_path / "cache"))
     unseen = ModelSource("/not/here", source.manifest)
     assert not first.find_model(unseen)
     first.take_model(send(source.manifest, network.put))
-    again = LearnerAway("simulated", network.put, network.fetch, str(tmp_path / "cache"))
+    again = LearnerAway(network.put, network.fetch, str(tmp_path / "cache"))
     assert again.find_model(unseen)
-    assert LearnerAway("simulated", network.put, network.fetch, str(tmp_path)).find_model(source)
+    assert LearnerAway(network.put, network.fetch, str(tmp_path)).find_model(source)

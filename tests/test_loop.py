@@ -14,7 +14,10 @@ from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Decision, Guard
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, Refused, TrainLoop, Update
+from clawrl_gym.trainers.retention import Retention
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from tests.waiting import until
 
 
@@ -35,7 +38,7 @@ class FakeLearner:
             self.deaths.remove(name)
             raise LearnerDied(f"died in {name}")
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
         self._call(f"step {version}")
         return StepStats({"learner/loss": 0.5}, 2, 0.1)
 
@@ -49,11 +52,11 @@ class FakeLearner:
     async def load_checkpoint(self, folder: str) -> None:
         self._call(f"load {Path(folder).name}")
 
-    async def begin_anew(self) -> None:
-        self._call("begin anew")
+    async def reset(self) -> None:
+        self._call("reset")
 
-    async def revive(self, checkpoint: str | None) -> None:
-        self._call(f"revive {Path(checkpoint).name if checkpoint else 'first weights'}")
+    async def restart(self, checkpoint: str | None) -> None:
+        self._call(f"restart {Path(checkpoint).name if checkpoint else 'first weights'}")
 
 
 async def run(
@@ -78,19 +81,24 @@ async def run(
         refusal = "it has not arrived" if version in refused else None
         return Publication(0.1, {"learner/refused": float(version in refused)}, refusal)
 
+    config = config or LearnerConfig()
+    retention = Retention(config, folder / "c")
+
     async def on_update(update: Update) -> None:
         updates.append(update)
+        await retention.recorded(
+            update.checkpoint, lambda kept: [one for one in kept if one == best]
+        )
 
     timeline = Timeline(folder)
     loop = TrainLoop(
-        config or LearnerConfig(),
+        config,
         learner,
         next_batch,
         publish,
         on_update,
-        folder / "c",
+        KeptVersions(config, folder / "c"),
         timeline,
-        lambda versions: [version for version in versions if version == best],
         learner.calls.append,
         guard=guard,
         ended_by=ended_by,
@@ -121,8 +129,8 @@ async def test_a_learner_that_dies_goes_on_from_the_last_checkpoint_and_repeats_
     updates, published = await run(tmp_path, learner, 3)
     assert published == [1, 2, 3], "nothing is published twice"
     assert [update.version for update in updates] == [1, 2, 3]
-    revived = f"revive {version:06d}" if version else "revive first weights"
-    assert revived in learner.calls
+    restarted = f"restart {version:06d}" if version else "restart first weights"
+    assert restarted in learner.calls
     assert learner.calls.count(f"step {version}") == 2, "the same batch is stepped again"
 
 
@@ -135,7 +143,7 @@ async def test_a_publication_that_is_refused_is_told_and_the_next_one_is_tried(
     assert [update.events["learner/refused"] for update in updates] == [1, 1, 0, 1, 0]
     told = "version 2 is neither served nor kept, the one before goes on: it has not arrived"
     assert learner.calls.count(told) == 1
-    assert not any(call.startswith("revive") for call in learner.calls)
+    assert not any(call.startswith("restart") for call in learner.calls)
     assert [update.is_served for update in updates] == [False, False, True, False, True]
 
 
@@ -168,22 +176,22 @@ async def test_an_earlier_version_that_is_refused_leaves_learner_and_service_as_
         serving.refused.add(3)
         with pytest.raises(ConfigError, match="version 1 cannot come back: it has not arrived"):
             await serving.loop.return_to(1)
-        assert serving.learner.calls[-1] == "revive 000002"
+        assert serving.learner.calls[-1] == "restart 000002"
         serving.refused.clear()
         assert (await serving.update()).version == 3
 
 
-async def test_a_death_and_a_revival_are_told_and_one_that_dies_in_it_is_revived_again(
+async def test_a_death_and_a_restart_are_told_and_one_that_dies_in_it_is_restarted_again(
     tmp_path: Path,
 ) -> None:
-    learner = FakeLearner(["step 1", "revive 000001"])
+    learner = FakeLearner(["step 1", "restart 000001"])
     _, published = await run(tmp_path, learner, 2)
     assert published == [1, 2]
     death = learner.calls.index("died in step 1; starting it again from version 1")
     assert learner.calls[death + 1 :][:3] == [
-        "revive 000001",
-        "died in revive 000001; starting it again from version 1",
-        "revive 000001",
+        "restart 000001",
+        "died in restart 000001; starting it again from version 1",
+        "restart 000001",
     ]
     assert any(call.startswith("the learner works again after") for call in learner.calls)
 
@@ -277,7 +285,7 @@ async def test_an_update_that_is_worse_is_undone_and_its_batch_is_used(tmp_path:
 async def test_the_first_update_is_undone_too(tmp_path: Path) -> None:
     learner = FakeLearner([])
     await guarded(tmp_path, learner, [0])
-    assert learner.calls[2:4] == ["begin anew", "weights"]
+    assert learner.calls[2:4] == ["reset", "weights"]
 
 
 async def test_a_refused_update_is_not_made_again_once_what_was_before_it_serves(
@@ -327,15 +335,21 @@ class Serving:
         """Publications in which the learner dies, each once."""
         self.asked = 0
         self.timeline = Timeline(folder)
+        config = LearnerConfig(keep_checkpoints=3)
+        self.retention = Retention(config, folder / "c")
         self.loop = TrainLoop(
-            LearnerConfig(keep_checkpoints=3),
+            config,
             learner,
             self._next_batch,
             self._publish,
-            self.updates.put,
-            folder / "c",
+            self._on_update,
+            KeptVersions(config, folder / "c"),
             self.timeline,
         )
+
+    async def _on_update(self, update: Update) -> None:
+        await self.updates.put(update)
+        await self.retention.recorded(update.checkpoint)
 
     async def _next_batch(self, number: int, version: int) -> Batch:
         self.asked += 1
@@ -422,7 +436,7 @@ async def test_what_a_run_began_with_comes_back(tmp_path: Path) -> None:
     async with Serving(tmp_path, FakeLearner([])) as serving:
         await serving.update()
         assert await serving.loop.return_to(0) == 2
-        assert serving.learner.calls[-2:] == ["begin anew", "checkpoint 000002"]
+        assert serving.learner.calls[-2:] == ["reset", "checkpoint 000002"]
 
 
 async def test_a_version_that_is_not_kept_is_refused_and_serving_goes_on(tmp_path: Path) -> None:
@@ -443,7 +457,7 @@ async def test_a_version_that_cannot_be_read_leaves_the_learner_as_it_was(tmp_pa
         await serving.update()
         with pytest.raises(ConfigError, match="version 1 cannot come back: its file is broken"):
             await serving.loop.return_to(1)
-        assert serving.learner.calls[-1] == "revive 000002"
+        assert serving.learner.calls[-1] == "restart 000002"
         assert (await serving.update()).version == 3
 
 
@@ -452,7 +466,7 @@ async def test_a_learner_that_dies_on_its_way_back_is_started_again_there(tmp_pa
         await serving.update()
         await serving.update()
         assert await serving.loop.return_to(1) == 3
-        assert serving.learner.calls[-1] == "revive 000001"
+        assert serving.learner.calls[-1] == "restart 000001"
 
 
 async def test_a_learner_that_dies_as_an_earlier_version_is_published_loads_it_again(
@@ -464,7 +478,7 @@ async def test_a_learner_that_dies_as_an_earlier_version_is_published_loads_it_a
         serving.dies_in = {3}
         assert await serving.loop.return_to(1) == 3
         assert serving.published == [1, 2, 3, 3]
-        assert serving.learner.calls[-2:] == ["load 000001", "revive 000001"]
+        assert serving.learner.calls[-2:] == ["load 000001", "restart 000001"]
         assert (await serving.updates.get()).version == 3
 
 
@@ -476,7 +490,7 @@ async def test_what_has_no_checkpoint_gets_one_before_the_way_back(tmp_path: Pat
         serving.refused = {3}
         with pytest.raises(ConfigError, match="version 1 cannot come back"):
             await serving.loop.return_to(1)
-        wanted = ["checkpoint 000002", "load 000001", "revive 000002"]
+        wanted = ["checkpoint 000002", "load 000001", "restart 000002"]
         assert serving.learner.calls[-3:] == wanted
         serving.refused = set()
         assert (await serving.update()).version == 3
@@ -484,7 +498,7 @@ async def test_what_has_no_checkpoint_gets_one_before_the_way_back(tmp_path: Pat
 
 async def test_an_error_of_the_learner_itself_is_not_repeated(tmp_path: Path) -> None:
     class Wrong(FakeLearner):
-        async def step(self, samples: list[Sample], version: int) -> StepStats:
+        async def step(self, batch: SampleBatch, version: int) -> StepStats:
             self.calls.append("step")
             raise TrainerError("a wrong sample")
 

@@ -19,9 +19,11 @@ from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.hybrid import Hybrid
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.no_gradient import REMEDIES, idle_cause, no_gradient
 from clawrl_gym.trainers.opd import Opd
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
 
 def sample(advantage: float = 1.0, version: int = 0) -> Sample:
@@ -102,19 +104,17 @@ class Learner:
     def __init__(self, norm: float) -> None:
         self.norm = norm
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
         return stats(learner__grad_norm=self.norm)
-
-    async def save_weights(self, folder: str) -> None: ...
 
     async def save_checkpoint(self, folder: str) -> None:
         await asyncio.to_thread(Path(folder).mkdir, parents=True)
 
     async def load_checkpoint(self, folder: str) -> None: ...
 
-    async def begin_anew(self) -> None: ...
+    async def reset(self) -> None: ...
 
-    async def revive(self, checkpoint: str | None) -> None: ...
+    async def restart(self, checkpoint: str | None) -> None: ...
 
 
 async def run(
@@ -134,8 +134,8 @@ async def run(
 
     with closing(Timeline(folder)) as timeline:
         loop = TrainLoop(
-            LearnerConfig(), Learner(0.5), next_batch, publish, on_update, folder / "c", timeline,
-            say=said.append,
+            LearnerConfig(), Learner(0.5), next_batch, publish, on_update,
+            KeptVersions(LearnerConfig(), folder / "c"), timeline, say=said.append,
         )  # fmt: skip
         stopped = await loop.run(0, steps, most)
     return updates, said, stopped.cause if stopped else None

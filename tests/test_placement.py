@@ -75,9 +75,9 @@ async def test_a_learner_sees_its_own_gpu_alone(tmp_path: Path) -> None:
     cluster = Cluster()
     await cluster.start()
     try:
-        learner = RayLearner(setup, "", gpu="7")
+        learner = RayLearner(setup, gpu="7")
         await learner.ready()
-        await learner.save_weights(str(tmp_path / "seen"))
+        await (await learner.publish(as_adapter=False)).to_folder(tmp_path / "seen")
     finally:
         cluster.stop()
     assert (tmp_path / "seen").read_text() == "7"

@@ -27,6 +27,7 @@ from clawrl_gym.run.learner_away import RayLearnerAway
 from clawrl_gym.run.nodes import Node, living_nodes
 from clawrl_gym.run.placement import EngineNeeds, apart, beside, needs_of_engines
 from clawrl_gym.trainers.actor import LearnerSetup
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from tests.stub_engine import StubServer, digest
 from tests.tiny_models import write_safetensors
 from tests.waiting import until
@@ -155,9 +156,12 @@ async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_di
     assert not list((tmp_path / "cache" / "engines").iterdir())
 
 
+NOTHING = SampleBatch.of([])
+
+
 @pytest.mark.ray
 @pytest.mark.slow
-async def test_a_learner_on_another_node_sends_its_files_and_is_revived_when_it_dies(
+async def test_a_learner_on_another_node_sends_its_files_and_is_restarted_when_it_dies(
     cluster: Any, tmp_path: Path
 ) -> None:
     import ray
@@ -182,17 +186,17 @@ async def test_a_learner_on_another_node_sends_its_files_and_is_revived_when_it_
     )
     await learner.ready()
     checkpoint = tmp_path / "checkpoints" / "000001"
-    await learner.step([], 0)
-    await learner.save_weights(str(tmp_path / "new"))
+    await learner.step(NOTHING, 0)
+    await (await learner.publish(as_adapter=False)).to_folder(tmp_path / "new")
     assert (tmp_path / "new" / own.name).read_bytes() == own.read_bytes()
     await learner.save_checkpoint(str(checkpoint))
     assert (checkpoint / "updates").read_text() == "1"
 
     ray.kill(learner._actor)
     with pytest.raises(LearnerDied):
-        await learner.step([], 1)
-    await learner.revive(str(checkpoint))
-    await learner.step([], 1)
+        await learner.step(NOTHING, 1)
+    await learner.restart(str(checkpoint))
+    await learner.step(NOTHING, 1)
     await learner.save_checkpoint(str(checkpoint))
     assert (checkpoint / "updates").read_text() == "2"
 

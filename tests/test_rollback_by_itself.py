@@ -28,7 +28,10 @@ from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.canaries import CANARIES_FILE, Canaries, Exchange
 from clawrl_gym.trainers.complaints import Complaints
 from clawrl_gym.trainers.guard import Guard, Review
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.retention import Retention
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
 from tests.waiting import until
@@ -49,17 +52,16 @@ class NumberLearner:
     read: list[int | None] = field(default_factory=list)
     """Turns whose replies were read."""
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
         self.weights += self.changes.get(version + 1, 0.0)
-        self.trained += samples
+        self.trained += batch.samples()
         return StepStats({"learner/loss": 0.5, "learner/grad_norm": 1.0}, 2, 0.1)
 
-    async def review(self, samples: list[Sample]) -> Review:
+    async def review(self, batch: SampleBatch) -> Review:
+        samples = batch.samples()
         self.read += [sample.turn_id for sample in samples]
         likely = self.weights - 2.0 if self.seen_by_canaries else -1.0
         return Review(0.5, [[likely] * sum(sample.mask_T) for sample in samples])
-
-    async def save_weights(self, folder: str) -> None: ...
 
     async def save_checkpoint(self, folder: str) -> None:
         await asyncio.to_thread(Path(folder).mkdir, parents=True)
@@ -68,10 +70,10 @@ class NumberLearner:
     async def load_checkpoint(self, folder: str) -> None:
         self.weights = float(await asyncio.to_thread(Path(folder, "weights").read_text))
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         self.weights = 1.0
 
-    async def revive(self, checkpoint: str | None) -> None:
+    async def restart(self, checkpoint: str | None) -> None:
         raise AssertionError("it does not die")
 
 
@@ -97,10 +99,11 @@ class Service:
         config = LearnerConfig(publish="if_not_worse")
         self.guard = Guard(config.guards, learner, canaries)
         self.timeline = Timeline(folder)
+        self.retention = Retention(config, folder / "checkpoints")
         self.loop = TrainLoop(
             config, learner, self._next_batch, self._publish, self._recorded,
-            folder / "checkpoints", self.timeline, say=self.said.append, guard=self.guard,
-            ended_by=(),
+            KeptVersions(config, folder / "checkpoints"), self.timeline, say=self.said.append,
+            guard=self.guard, ended_by=(),
         )  # fmt: skip
         self.updates: list[Update] = []
 
@@ -119,6 +122,7 @@ class Service:
         await self.store.add_update(update.row, ids, update.checkpoint)
         self._take_back(update.row)
         self.updates.append(update)
+        await self.retention.recorded(update.checkpoint)
 
     def _take_back(self, row: Any) -> None:
         if RETURNED_TO in row.metrics:

@@ -65,7 +65,7 @@ def test_both_layouts_may_lie_side_by_side(tmp_path):
 
 def test_with_docker_the_image_is_built_from_the_folder(tmp_path):
     changes = {"Dockerfile": "FROM debian:12 AS a\nFROM a\n", "docker-compose.yaml": COMPOSE}
-    task = load(tmp_path, HELLO, SandboxFeatures(docker=True), **changes)
+    task = load(tmp_path, HELLO, SandboxFeatures(images=True, users=True), **changes)
     assert task.image.context == str(tmp_path / "task")
     assert (task.image.dockerfile, task.workdir, task.build) == ("Dockerfile", None, ())
 

@@ -151,7 +151,7 @@ def test_a_folder_with_its_own_verifier_becomes_a_task(tmp_path):
 
 
 def test_which_machine_the_verifier_has(tmp_path):
-    docker = SandboxFeatures(docker=True)
+    docker = SandboxFeatures(images=True, users=True)
 
     def verifier(name, bases=docker, **changes):
         return load(tmp_path / name, APART, bases, **changes).verifier

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +11,26 @@ from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.trainers.guard import Review
+from clawrl_gym.trainers.published_version import PublishedVersion, Way
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
 
 STATS = StepStats({"learner/loss": 0.5}, 2, 0.1)
 REVIEW = Review(1.5, [])
 READING = Reading([1, 2], [-0.5])
 SAMPLE = Sample("s", 0, [1, 2], [False, True], [0.0, -1.0], [-1, 0], [0.0, 1.0], 1.0)
+ONE, TWO = SampleBatch.of([SAMPLE]), SampleBatch.of([SAMPLE, SAMPLE])
+
+
+class Nowhere:
+    """A version that goes nowhere."""
+
+    ways: tuple[Way, ...] = ()
+
+    async def to_folder(self, folder: Path) -> None: ...
+
+
+VERSION = Nowhere()
 
 
 class NotingLearner:
@@ -24,23 +39,23 @@ class NotingLearner:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        self.calls.append(f"step of {len(samples)} at {version}")
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        self.calls.append(f"step of {len(batch)} at {version}")
         return STATS
 
-    async def review(self, samples: list[Sample]) -> Review:
-        self.calls.append(f"review of {len(samples)}")
+    async def review(self, batch: SampleBatch) -> Review:
+        self.calls.append(f"review of {len(batch)}")
         return REVIEW
 
-    async def probe(self) -> Reading | None:
+    async def ready(self) -> None: ...
+
+    async def probe(self) -> Reading:
         self.calls.append("probe")
         return READING
 
-    async def save_weights(self, folder: str) -> None:
-        self.calls.append(f"weights to {folder}")
-
-    async def save_adapter(self, folder: str) -> None:
-        self.calls.append(f"adapter to {folder}")
+    async def publish(self, *, as_adapter: bool) -> PublishedVersion:
+        self.calls.append("adapter given out" if as_adapter else "weights given out")
+        return VERSION
 
     async def save_checkpoint(self, folder: str) -> None:
         self.calls.append(f"checkpoint to {folder}")
@@ -48,11 +63,11 @@ class NotingLearner:
     async def load_checkpoint(self, folder: str) -> None:
         self.calls.append(f"load {folder}")
 
-    async def begin_anew(self) -> None:
-        self.calls.append("begin anew")
+    async def reset(self) -> None:
+        self.calls.append("reset")
 
-    async def revive(self, checkpoint: str | None) -> None:
-        self.calls.append(f"revive {checkpoint}")
+    async def restart(self, checkpoint: str | None) -> None:
+        self.calls.append(f"restart {checkpoint}")
 
     async def use(self, user: str, checkpoint: str | None) -> None:
         self.calls.append(f"use {user!r} {checkpoint}")
@@ -79,18 +94,18 @@ def learners(learner: NotingLearner) -> UserLearners:
 
 
 async def all_calls(own: UserLearner) -> None:
-    assert await own.step([SAMPLE], 4) is STATS
-    assert await own.review([SAMPLE, SAMPLE]) is REVIEW
+    assert await own.step(ONE, 4) is STATS
+    assert await own.review(TWO) is REVIEW
     assert await own.probe() is READING
-    await own.save_weights("w")
-    await own.save_adapter("a")
+    assert await own.publish(as_adapter=False) is VERSION
+    assert await own.publish(as_adapter=True) is VERSION
     await own.save_checkpoint("c")
     await own.load_checkpoint("l")
 
 
 CALLS = [
-    "step of 1 at 4", "review of 2", "probe", "weights to w", "adapter to a", "checkpoint to c",
-    "load l",
+    "step of 1 at 4", "review of 2", "probe", "weights given out", "adapter given out",
+    "checkpoint to c", "load l",
 ]  # fmt: skip
 
 
@@ -112,7 +127,7 @@ async def test_each_kind_of_call_takes_turns_by_itself(
     learners: UserLearners, learner: NotingLearner, name: str
 ) -> None:
     arguments: dict[str, tuple[object, ...]] = {
-        "step": ([SAMPLE], 1), "review": ([SAMPLE],), "save_checkpoint": ("c",),
+        "step": (ONE, 1), "review": (ONE,), "save_checkpoint": ("c",),
         "load_checkpoint": ("c",), "probe": (),
     }  # fmt: skip
     await getattr(learners.of("ann"), name)(*arguments[name])
@@ -131,34 +146,34 @@ async def test_a_user_whose_checkpoint_is_lost_takes_no_turn(
     assert learner.calls == ["use 'ann' newest of ann", "probe", "probe"]
 
 
-async def test_who_begins_anew_begins_as_the_runs_own_are_now(
+async def test_who_is_reset_begins_as_the_runs_own_are_now(
     learners: UserLearners, learner: NotingLearner
 ) -> None:
     await learners.of("ben").probe()
-    await learners.of("ann").begin_anew()
+    await learners.of("ann").reset()
     await learners.of("ann").probe()
     assert learner.calls == [
         "use 'ben' None", "probe", "use '' None", "forget ann", "use 'ann' None", "probe",
     ]  # fmt: skip
     learner.calls.clear()
-    await learners.of("").begin_anew()
+    await learners.of("").reset()
     await learners.of("").probe()
-    assert learner.calls == ["use '' None", "begin anew", "probe"]
+    assert learner.calls == ["use '' None", "reset", "probe"]
 
 
-async def test_a_revived_process_has_the_runs_own_state_first(
+async def test_a_restarted_process_has_the_runs_own_state_first(
     learners: UserLearners, learner: NotingLearner
 ) -> None:
-    await learners.of("ann").revive("second of ann")
+    await learners.of("ann").restart("second of ann")
     await learners.of("ann").probe()
-    assert learner.calls == ["revive newest of the run", "use 'ann' second of ann", "probe"]
+    assert learner.calls == ["restart newest of the run", "use 'ann' second of ann", "probe"]
     learner.calls.clear()
-    await learners.of("").revive("second of the run")
+    await learners.of("").restart("second of the run")
     await learners.of("").probe()
-    assert learner.calls == ["revive second of the run", "probe"]
+    assert learner.calls == ["restart second of the run", "probe"]
     learner.calls.clear()
-    await learners.of("").revive(None)
-    assert learner.calls == ["revive None"]
+    await learners.of("").restart(None)
+    assert learner.calls == ["restart None"]
 
 
 async def test_who_is_removed_leaves_nothing_and_the_learner_to_the_run(

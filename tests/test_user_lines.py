@@ -27,6 +27,8 @@ from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.loop import Publication
+from clawrl_gym.trainers.published_version import PublishedVersion, Way
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
 from clawrl_gym.trainers.user_queues import UserQueues
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
@@ -171,6 +173,15 @@ def test_the_checkpoint_of_another_user_is_refused(model_dir: str, tmp_path: Pat
 # Lines.
 
 
+class Written:
+    """An adapter's folder with nothing in it."""
+
+    ways: tuple[Way, ...] = ("folder",)
+
+    async def to_folder(self, folder: Path) -> None:
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+
+
 @dataclass
 class FakeShared:
     """A learner that knows whose state it has; dies in steps of `dies_for`, once each."""
@@ -188,8 +199,8 @@ class FakeShared:
     async def forget(self, user: str) -> None:
         self.calls.append(f"forget {user}")
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        users = {sample.session_id.partition("/")[0] for sample in samples}
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        users = {sample.session_id.partition("/")[0] for sample in batch.samples()}
         self.calls.append(f"step {self.user} {version}")
         assert users == {self.user}
         await self.going.wait()
@@ -200,17 +211,17 @@ class FakeShared:
             raise LearnerDied("died")
         return StepStats({}, 1, 0.1)
 
-    async def review(self, samples: list[Sample]) -> Review:
+    async def review(self, batch: SampleBatch) -> Review:
         raise AssertionError("every update serves")
 
-    async def save_weights(self, folder: str) -> None:
-        raise AssertionError("adapters are published")
+    async def ready(self) -> None: ...
 
-    async def probe(self) -> Reading | None:
-        return None
+    async def probe(self) -> Reading:
+        raise AssertionError("nothing is proved")
 
-    async def save_adapter(self, folder: str) -> None:
-        await asyncio.to_thread(Path(folder).mkdir, parents=True, exist_ok=True)
+    async def publish(self, *, as_adapter: bool) -> PublishedVersion:
+        assert as_adapter
+        return Written()
 
     async def save_checkpoint(self, folder: str) -> None:
         weights = Path(folder) / ADAPTER / ADAPTER_WEIGHTS
@@ -220,12 +231,12 @@ class FakeShared:
     async def load_checkpoint(self, folder: str) -> None:
         self.calls.append("load")
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         raise AssertionError("the run's own line does not go back here")
 
-    async def revive(self, checkpoint: str | None) -> None:
+    async def restart(self, checkpoint: str | None) -> None:
         self.user = ""
-        self.calls.append(f"revive {Path(checkpoint).name if checkpoint else '-'}")
+        self.calls.append(f"restart {Path(checkpoint).name if checkpoint else '-'}")
 
 
 @dataclass
@@ -297,7 +308,7 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
     with closing(Timeline(folder)) as timeline:
 
         async def publish(learner: UserLearner, version: int, user: str) -> Publication:
-            await learner.save_adapter(str(folder / "next"))
+            await (await learner.publish(as_adapter=True)).to_folder(folder / "next")
             await policy.publish_adapter(folder / "next", version, "move", user)
             is_refused = f"{user}@{version}" in policy.refused
             return Publication(refusal="it has not arrived" if is_refused else None)
@@ -399,12 +410,12 @@ async def test_a_learner_that_dies_comes_back_with_whose_turn_it_is(tmp_path: Pa
         await house.teach("anna", 1)
         await house.until("anna@4")
         assert learner.calls == [
-            "use anna -", "step anna 3", "revive 000003", "use anna -", "step anna 3",
+            "use anna -", "step anna 3", "restart 000003", "use anna -", "step anna 3",
         ]  # fmt: skip
         learner.dies_for.append("anna")
         await house.teach("anna", 2)
         await house.until("anna@4", "anna@5")
-        assert learner.calls[-3:] == ["revive 000003", "use anna 000004", "step anna 4"]
+        assert learner.calls[-3:] == ["restart 000003", "use anna 000004", "step anna 4"]
 
 
 async def test_one_users_trouble_is_not_anothers(tmp_path: Path) -> None:

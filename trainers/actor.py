@@ -6,23 +6,23 @@ shipments.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.files import cache_root, private_files
 from clawrl_gym.core.plugins import LEARNERS
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.shipment import Get, Put, Shipment, manifest_of, receive, send
-from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.core.types import StepStats
 from clawrl_gym.policy.model_cache import ModelCache
 from clawrl_gym.policy.model_source import ModelFinder, ModelSource
 from clawrl_gym.policy.models import resolve_device
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.trainers.guard import Review
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
 if TYPE_CHECKING:
     from clawrl_gym.trainers.pictures import Images
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LearnerSetup:
-    """What a learner is made with, beside the folder of its model."""
+    """What a learner is made with."""
 
     trainer: TrainerConfig
     learner: LearnerConfig
@@ -38,44 +38,47 @@ class LearnerSetup:
     device: str
     temperature: float
     images: Images | None = None
+    model_dir: str = ""
+    """Of the run's first weights."""
+    objectives: frozenset[str] | None = None
+    """The terms of the loss; None: those of `trainer.algorithm`."""
 
-    def arguments(self, model_dir: str) -> tuple[object, ...]:
-        """As every class of a learner takes them."""
+    def arguments(
+        self,
+    ) -> tuple[TrainerConfig, LearnerConfig, str, int, str, float, Images | None]:
+        """As a class without `from_config` takes them."""
         return (
-            self.trainer, self.learner, model_dir, self.seed, self.device, self.temperature,
+            self.trainer, self.learner, self.model_dir, self.seed, self.device, self.temperature,
             self.images,
         )  # fmt: skip
+
+
+def make_learner(setup: LearnerSetup) -> Any:
+    """The learner that `learner.backend` names, in this process."""
+    plugin = LEARNERS.resolve(setup.learner.backend)
+    return plugin.make(setup.learner, setup, plain=setup.arguments())
 
 
 class LearnerActor:
     """Passes every call on to the learner that `learner.backend` names."""
 
-    def __init__(
-        self, backend: str, arguments: Sequence[object], folder: str | None = None
-    ) -> None:
+    def __init__(self, setup: LearnerSetup, folder: str | None = None) -> None:
         """`folder`: where relative paths begin, as in the process that made it."""
         if folder is not None:
             os.chdir(folder)
-        self._learner = LEARNERS.resolve(backend).target(*arguments)
+        self._learner = make_learner(setup)
 
-    def step(self, samples: list[Sample], version: int) -> StepStats:
-        stats: StepStats = self._learner.step(samples, version)
+    def step(self, batch: SampleBatch, version: int) -> StepStats:
+        stats: StepStats = self._learner.step(batch.samples(), version)
         return stats
 
-    def review(self, samples: list[Sample]) -> Review:
-        """Raises TrainerError where the learner is a class of somebody's own that has none."""
-        if not hasattr(self._learner, "review"):
-            raise TrainerError(
-                f"got learner.publish=if_not_worse with {type(self._learner).__name__}, expected a "
-                "learner with the method review(samples) -> clawrl_gym.trainers.guard.Review"
-            )
-        review: Review = self._learner.review(samples)
+    def review(self, batch: SampleBatch) -> Review:
+        review: Review = self._learner.review(batch.samples())
         return review
 
-    def probe(self) -> Reading | None:
-        """None from a class of somebody's own that has no probe."""
-        probe = getattr(self._learner, "probe", None)
-        return None if probe is None else probe()
+    def probe(self) -> Reading:
+        reading: Reading = self._learner.probe()
+        return reading
 
     def save_weights(self, folder: str) -> None:
         self._learner.save_weights(folder)
@@ -99,8 +102,7 @@ class LearnerActor:
 class LearnerAway:
     """A learner whose model and checkpoints are files of another machine."""
 
-    def __init__(self, backend: str, put: Put, get: Get, cache: str | None = None) -> None:
-        self._backend = backend
+    def __init__(self, put: Put, get: Get, cache: str | None = None) -> None:
         self._put = put
         self._get = get
         root = cache_root() if cache is None else Path(cache)
@@ -118,16 +120,16 @@ class LearnerAway:
     def begin(self, setup: LearnerSetup, device: Literal["auto", "cpu", "cuda"]) -> None:
         """Load the model on a device of this machine."""
         assert self._model is not None
-        here = replace(setup, device=resolve_device(device))
-        self._learner = LearnerActor(self._backend, here.arguments(str(self._model)))
+        here = replace(setup, device=resolve_device(device), model_dir=str(self._model))
+        self._learner = LearnerActor(here)
 
-    def step(self, samples: list[Sample], version: int) -> StepStats:
-        return self._learner.step(samples, version)
+    def step(self, batch: SampleBatch, version: int) -> StepStats:
+        return self._learner.step(batch, version)
 
-    def review(self, samples: list[Sample]) -> Review:
-        return self._learner.review(samples)
+    def review(self, batch: SampleBatch) -> Review:
+        return self._learner.review(batch)
 
-    def probe(self) -> Reading | None:
+    def probe(self) -> Reading:
         return self._learner.probe()
 
     def send_weights(self) -> Shipment:

@@ -32,6 +32,7 @@ from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.ownership import user_of
 from clawrl_gym.core.types import Sample
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_share import Candidate, UserShare
 
 CANARIES_FILE = "canaries.json"
@@ -77,7 +78,7 @@ class Scores(Protocol):
     def logprobs(self) -> Sequence[Sequence[float]]: ...
 
 
-Review = Callable[[list[Sample]], Awaitable[Scores]]
+Review = Callable[[SampleBatch], Awaitable[Scores]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ class Canaries:
         samples |= self._counted()
         if not samples:
             return {}
-        scores = await self._review(list(samples.values()))
+        scores = await self._review(SampleBatch.of(list(samples.values())))
         means = {key: _mean(of_one) for key, of_one in zip(samples, scores.logprobs, strict=True)}
         return {key: _MISSING if math.isnan(mean) else mean for key, mean in means.items()}
 

@@ -18,7 +18,9 @@ from typing import Protocol
 from clawrl_gym.config import GuardsConfig, LearnerConfig
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.trainers.canaries import Canaries
+from clawrl_gym.trainers.capabilities import capabilities_of
 from clawrl_gym.trainers.packing import trainable
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
 _REMEMBERED = 16
 """Updates that served, whose medians the next one is compared with."""
@@ -43,7 +45,7 @@ class Review:
 class Reviewer(Protocol):
     """The learner."""
 
-    async def review(self, samples: list[Sample]) -> Review: ...
+    async def review(self, batch: SampleBatch) -> Review: ...
 
 
 @dataclass(slots=True)
@@ -110,7 +112,7 @@ class Guard:
         """Note what the weights say before an update of `samples`, of which some are read where
         there is nothing earlier."""
         self._replayed = list(self._replay) or _spread(_valued(samples), _FROM_EACH)
-        self._before = await self._learner.review(self._replayed) if self._replayed else None
+        self._before = await self._review() if self._replayed else None
 
     async def decide(self, samples: Sequence[Sample], stats: StepStats) -> Decision:
         """On the update that the learner has just made of `samples`."""
@@ -132,7 +134,7 @@ class Guard:
             "logprob_gap", gap, config.logprob_gap, f"engine and learner are {gap:.3g} nats apart"
         )
         if self._before is not None:
-            self._compare(self._before, await self._learner.review(self._replayed), decision)
+            self._compare(self._before, await self._review(), decision)
         if self._canaries is not None:
             await self._look_at_canaries(self._canaries, decision)
         if not decision.refusals:
@@ -140,6 +142,10 @@ class Guard:
             self._lengths.append(length)
             self._replay.extend(_spread(_valued(samples), _FROM_EACH))
         return decision
+
+    async def _review(self) -> Review:
+        """What the weights of now say of the replay."""
+        return await self._learner.review(SampleBatch.of(self._replayed))
 
     async def _look_at_canaries(self, canaries: Canaries, decision: Decision) -> None:
         config = self._config
@@ -167,8 +173,8 @@ class Guard:
 def guard_of(
     config: LearnerConfig, learner: Reviewer, canaries: Canaries | None = None
 ) -> Guard | None:
-    """None where every update serves, or a simulated learner has no weights to look at."""
-    if config.publish != "if_not_worse" or config.backend == "simulated":
+    """None where every update serves, or a learner that rehearses has no weights to look at."""
+    if config.publish != "if_not_worse" or not capabilities_of(config).review:
         return None
     return Guard(config.guards, learner, canaries)
 

@@ -1,8 +1,9 @@
 """The learner: samples in, one update of the weights, weights out.
 
-Blind to the algorithm: it reads ids, behaviour log-probs, advantages and lessons. The proximal
-policy is always the learner itself before the update; what vLLM sampled with, however many versions
-ago, enters through the truncated importance weight, or as the loss reads it (`trainer.loss`).
+Blind to the algorithm, whose class its process never sees: it is told the terms of the loss, and
+reads ids, behaviour log-probs, advantages and lessons. The proximal policy is always the learner
+itself before the update; what vLLM sampled with, however many versions ago, enters through the
+truncated importance weight, or as the loss reads it (`trainer.loss`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -28,13 +30,14 @@ from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.adapter import write_adapter
 from clawrl_gym.trainers.average import MovingAverage
+from clawrl_gym.trainers.capabilities import TORCH, LearnerCapabilities
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.limits import FiniteGradients, memory_errors
 from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.loss_function import build_loss
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
 from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
+from clawrl_gym.trainers.objectives import OF_A_TEACHER, checked_objectives
 from clawrl_gym.trainers.optimizer import strength_of
 from clawrl_gym.trainers.packing import Pack, make_packs, staleness
 from clawrl_gym.trainers.pictures import Images
@@ -46,12 +49,17 @@ from clawrl_gym.trainers.supervised import SupervisedMetrics, supervised_loss
 from clawrl_gym.trainers.teacher import Teacher, TeacherReport
 from clawrl_gym.trainers.weights import trained_weights
 
+if TYPE_CHECKING:
+    from clawrl_gym.trainers.actor import LearnerSetup
+
 MAX_TAUGHT_TURNS = 4
 """Distilled turns of a step that are handed back for people to look at."""
 
 
 class Learner:
     """A model and its optimizer; synchronous, for a process of its own."""
+
+    capabilities: ClassVar[LearnerCapabilities] = TORCH
 
     def __init__(
         self,
@@ -62,16 +70,19 @@ class Learner:
         device: str,
         temperature: float = 1.0,
         images: Images | None = None,
+        objectives: frozenset[str] | None = None,
     ) -> None:
-        """`model_dir` holds the run's first weights (also when a checkpoint is loaded after)."""
+        """`model_dir` holds the run's first weights (also when a checkpoint is loaded after).
+        `objectives`: the terms of the loss; None: those of `trainer.algorithm`."""
         if temperature <= 0:
             raise TrainerError(f"got a sampling temperature of {temperature}, expected above 0")
-        check_objectives(trainer, learner)
+        self.objectives = checked_objectives(trainer, learner) if objectives is None else objectives
         torch.set_num_threads(threads_of(learner.threads))
         torch.manual_seed(seed)
         self.trainer, self.config, self.seed = trainer, learner, seed
         self.model_dir = Path(model_dir)
-        frozen = distils(trainer) and trainer.distillation.teacher == "frozen"
+        distils = bool(self.objectives & OF_A_TEACHER)
+        frozen = distils and trainer.distillation.teacher == "frozen"
         self.first: PackedModel | None = None
         """The run's first weights: the KL term's reference and the frozen teacher."""
         with (
@@ -87,9 +98,9 @@ class Learner:
                 )
         self.average: MovingAverage | None = None
         """Of the weights, where it is the teacher."""
-        if distils(trainer) and trainer.distillation.teacher == "average":
+        if distils and trainer.distillation.teacher == "average":
             self.average = MovingAverage(self.model.net, trainer.distillation.average_decay)
-        self.teacher = self._make_teacher(model_dir, device, images) if distils(trainer) else None
+        self.teacher = self._make_teacher(model_dir, device, images) if distils else None
         self.settings = LossSettings(
             loss=build_loss(trainer.loss),
             tis_cap=trainer.tis_cap,
@@ -111,6 +122,11 @@ class Learner:
         """Steps done so far, those before a resumption too."""
         self.skipped = 0
         """Optimizer steps left out because the gradient was not finite."""
+
+    @classmethod
+    def from_config(cls, config: LearnerConfig, setup: LearnerSetup) -> Self:
+        """As a run makes it. Raises TrainerError for what cannot be loaded."""
+        return cls(*setup.arguments(), setup.objectives)
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -138,7 +154,7 @@ class Learner:
         lessons = self.trainer.distillation
         watch = StepMetrics(
             version,
-            objectives(self.trainer),
+            self.objectives,
             self.trainer.tis_cap,
             lessons.gap_clip if lessons.form == "sampled" else None,
         )

@@ -17,46 +17,26 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, TrainerError
 from clawrl_gym.core.metrics import REFUSED, RETURNED_TO, Timeline
 from clawrl_gym.core.types import Sample, StepStats
-from clawrl_gym.core.whole_folder import link_folder
-from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Guard
+from clawrl_gym.trainers.interface import LearnerHandle
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.no_gradient import NoGradient, no_gradient
-from clawrl_gym.trainers.retention import Retention, size_bytes
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
-_SMALL_BYTES = 1 << 30
-_MOST_UPDATES = 16
-"""Between two checkpoints, however large they are."""
 _MOST_REFUSALS = 3
 """Publications that are refused in a row before the run ends, or goes back."""
 Refused = Literal["update", "publication"]
 """By the guards, or by an engine that has other weights than the learner."""
-_REVIVALS = 2
+_RESTARTS = 2
 """How often one update is repeated because the learner's process died."""
-
-
-class LearnerHandle(Protocol):
-    """A learner in a process of its own."""
-
-    async def step(self, samples: list[Sample], version: int) -> StepStats: ...
-
-    async def save_weights(self, folder: str) -> None: ...
-
-    async def save_checkpoint(self, folder: str) -> None: ...
-
-    async def load_checkpoint(self, folder: str) -> None: ...
-
-    async def begin_anew(self) -> None: ...
-
-    async def revive(self, checkpoint: str | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,34 +111,27 @@ class TrainLoop:
         next_batch: Callable[[int, int], Awaitable[Batch]],
         publish: Callable[[int], Awaitable[Publication]],
         on_update: Callable[[Update], Awaitable[None]],
-        checkpoints: Path,
+        kept: KeptVersions,
         timeline: Timeline,
-        kept: Callable[[Collection[int]], Collection[int]] = lambda _: (),
         say: Callable[[str], None] = lambda _: None,
         lock: AbstractAsyncContextManager[object] | None = None,
         guard: Guard | None = None,
-        begins_at: int = 0,
         ended_by: Collection[Refused] = ("update", "publication"),
     ) -> None:
-        """`kept` says which of some updates' checkpoints are wanted, such as the best one's; `say`
-        gets a line for a learner that is started again. `lock` is held through each update, where
-        several loops share a learner; `guard` decides which updates serve, None: all do.
-        `begins_at`: the version that needs no checkpoint, because its weights can be had again.
-        `ended_by`: what ends it when it is refused again and again."""
+        """`say` gets a line for a learner that is started again. `lock` is held through each
+        update, where several loops share a learner; `guard` decides which updates serve, None: all
+        do. `ended_by`: what ends it when it is refused again and again."""
         self._lock: AbstractAsyncContextManager[object] = nullcontext() if lock is None else lock
         self._config = config
         self._learner = learner
         self._next_batch = next_batch
         self._publish = publish
         self._on_update = on_update
-        self._checkpoints = checkpoints
-        self._timeline = timeline
         self._kept = kept
+        self._timeline = timeline
         self._say = say
         self._guard = guard
-        self._begins_at = begins_at
         self._ended_by = ended_by
-        self._retention = Retention(config, checkpoints)
         self._refusals = 0
         """Of the guard, in a row."""
         self._unserved = 0
@@ -242,7 +215,7 @@ class TrainLoop:
                         f"{', '.join(map(str, kept))}"
                     )
                 update = await self._return(version, wish.version)
-                await asyncio.shield(self._recorded(update))
+                await asyncio.shield(self._on_update(update))
         except ConfigError as error:
             _fail(wish, error)
             return version
@@ -255,18 +228,17 @@ class TrainLoop:
 
     def kept_versions(self) -> list[int]:
         """Versions whose weights can serve again; 0 is what the run began with."""
-        return sorted({0, *list_checkpoints(self._checkpoints)})
+        return self._kept.all()
 
     async def _return(self, version: int, earlier: int) -> Update:
         new = version + 1
         with self._timeline.span("train", "return", version=new, to=earlier):
-            here = checkpoint_dir(self._checkpoints, version)
-            if version != self._begins_at and not here.is_dir():
-                await self._learner.save_checkpoint(str(here))  # where it goes on if that fails
+            if self._kept.needs_checkpoint(version):  # where it goes on if that fails
+                await self._learner.save_checkpoint(str(self._kept.folder(version)))
             await self._load(earlier, version)
             publication, folder = await self._serve_again(earlier, new)
             if publication.refusal is not None:
-                await self._learner.revive(self._checkpoint_of(version))
+                await self._learner.restart(self._kept.to_restart_at(version))
                 raise ConfigError(f"version {earlier} cannot come back: {publication.refusal}")
         self._say(f"the weights of version {earlier} are back, as version {new}")
         nothing = Batch(version, 0, [], 0)
@@ -276,16 +248,16 @@ class TrainLoop:
     async def _serve_again(self, earlier: int, new: int) -> tuple[Publication, str]:
         """Publish and keep what the learner has loaded; one that dies meanwhile loads it again."""
         publication, folder = None, ""
-        for attempt in range(_REVIVALS + 1):
+        for attempt in range(_RESTARTS + 1):
             try:
                 if attempt:
-                    await self._learner.revive(self._kept_folder(earlier))
+                    await self._learner.restart(self._kept.checkpoint(earlier))
                 publication = publication or await self._published(new)
                 if publication.refusal is None:
                     folder = await self._keep_again(earlier, new)
                 break
             except LearnerDied as error:
-                if attempt == _REVIVALS:
+                if attempt == _RESTARTS:
                     raise
                 self._say(f"{error}; starting it again at version {earlier}")
         assert publication is not None
@@ -296,45 +268,37 @@ class TrainLoop:
 
         Raises ConfigError for one that it cannot read: it is as it was at `version` then.
         """
-        checkpoint = self._kept_folder(earlier)
+        checkpoint = self._kept.checkpoint(earlier)
         try:
             if checkpoint is None:
-                await self._learner.begin_anew()
+                await self._learner.reset()
             else:
                 await self._learner.load_checkpoint(checkpoint)
         except LearnerDied as error:
             self._say(f"{error}; starting it again at version {earlier}")
-            await self._learner.revive(checkpoint)
+            await self._learner.restart(checkpoint)
         except TrainerError as error:
-            await self._learner.revive(self._checkpoint_of(version))
+            await self._learner.restart(self._kept.to_restart_at(version))
             raise ConfigError(f"version {earlier} cannot come back: {error}") from error
-
-    def _kept_folder(self, version: int) -> str | None:
-        """Of a version that is kept; None: the first weights."""
-        folder = checkpoint_dir(self._checkpoints, version)
-        return str(folder) if folder.is_dir() else None
 
     async def _keep_again(self, earlier: int, new: int) -> str:
         """The checkpoint of a version that is an earlier one once more; it takes no room."""
-        source = checkpoint_dir(self._checkpoints, earlier)
-        folder = checkpoint_dir(self._checkpoints, new)
-        if source.is_dir():
-            await asyncio.to_thread(link_folder, source, folder)
-        else:
-            await self._learner.save_checkpoint(str(folder))
-        return str(folder)
+        folder = str(self._kept.folder(new))
+        if not await asyncio.to_thread(self._kept.keep_again, earlier, new):
+            await self._learner.save_checkpoint(folder)
+        return folder
 
     async def _update(self, batch: Batch, version: int, waited_s: float, last: bool) -> int:
         new = version + 1
         progress = _Progress()
-        for attempt in range(_REVIVALS + 1):
+        for attempt in range(_RESTARTS + 1):
             try:
                 if attempt:
-                    await self._revive(version)
+                    await self._restart(version)
                 await self._advance(progress, batch, version, last)
                 break
             except LearnerDied as error:
-                if attempt == _REVIVALS:
+                if attempt == _RESTARTS:
                     raise
                 self._say(f"{error}; starting it again from version {version}")
         publication = progress.publication or Publication()
@@ -349,7 +313,7 @@ class TrainLoop:
             {**progress.events, **publication.metrics},
             is_served=publication.refusal is None,
         )
-        await asyncio.shield(self._recorded(update))
+        await asyncio.shield(self._on_update(update))
         return new
 
     def _note_gradient(
@@ -366,16 +330,10 @@ class TrainLoop:
         self._say(found.line(version, again=again))
         return found.metrics()
 
-    async def _recorded(self, update: Update) -> None:
-        await self._on_update(update)
-        if update.checkpoint is not None:
-            wanted = self._kept(list_checkpoints(self._checkpoints))
-            await asyncio.to_thread(self._retention.prune, wanted)
-
-    async def _revive(self, version: int) -> None:
+    async def _restart(self, version: int) -> None:
         began_s = time.monotonic()
         with self._timeline.span("train", "revive", version=version):
-            await self._learner.revive(self._checkpoint_of(version))
+            await self._learner.restart(self._kept.to_restart_at(version))
         self._say(f"the learner works again after {time.monotonic() - began_s:.1f} s")
 
     async def _advance(self, progress: _Progress, batch: Batch, version: int, last: bool) -> None:
@@ -385,17 +343,19 @@ class TrainLoop:
             await self._step(progress, batch.samples, version)
         if progress.publication is None:
             progress.publication = await self._published(new)
-        if last or await asyncio.to_thread(self._is_due, new):
+        # what a guard refuses goes back to the checkpoint before
+        is_due = last or self._guard is not None
+        if is_due or await asyncio.to_thread(self._kept.is_due, new):
             self._owes_checkpoint = True
         if self._is_accepted(progress):
             assert self._guard is not None
             await self._guard.serves(new, batch.samples)
         if not self._owes_checkpoint or progress.publication.refusal is not None:
             return
-        folder = str(checkpoint_dir(self._checkpoints, new))
+        folder = str(self._kept.folder(new))
         with self._timeline.span("train", "checkpoint", version=new):
             if progress.is_refused:
-                await self._keep_again(self._newest_kept(version), new)
+                await self._keep_again(self._kept.newest(version), new)
             else:
                 await self._learner.save_checkpoint(folder)
         progress.checkpoint = folder
@@ -425,7 +385,7 @@ class TrainLoop:
             await guard.serving(version)
             await guard.before(samples)
         with self._timeline.span("train", "step", version=new, samples=len(samples)):
-            progress.stats = await self._learner.step(samples, version)
+            progress.stats = await self._learner.step(SampleBatch.of(samples), version)
         if guard is None:
             return
         decision = await guard.decide(samples, progress.stats)
@@ -447,25 +407,11 @@ class TrainLoop:
                 "good weights serve on. Look at what the policy learns from "
                 "(metrics.jsonl: guard/*), lower learner.lr, or raise the threshold"
             )
-        kept = self._newest_kept(version)
+        kept = self._kept.newest(version)
         self._say(f"update {new} is undone, version {kept} serves on as {new}: {why}")
         await self._load(kept, version)
         progress.is_refused = True
         progress.events |= {REFUSED: 1.0} | {f"{REFUSED}/{name}": 1.0 for name in decision.guards}
-
-    def _is_due(self, version: int) -> bool:
-        """Whether a version gets a checkpoint."""
-        if self._guard is not None:
-            return True  # what it refuses goes back there
-        every = self._config.checkpoint_every
-        if every != "auto":
-            return version % every == 0
-        earlier = [v for v in list_checkpoints(self._checkpoints) if v < version]
-        if not earlier:
-            return True
-        size = size_bytes(checkpoint_dir(self._checkpoints, max(earlier)))
-        updates = min(math.ceil(size / _SMALL_BYTES), _MOST_UPDATES)
-        return version - max(earlier) >= updates
 
     async def _published(self, version: int) -> Publication:
         """One that is refused leaves the older weights in service and gets no checkpoint: whoever
@@ -488,30 +434,13 @@ class TrainLoop:
                     f"{self._unserved} publications in a row were refused, the last one because "
                     f"{publication.refusal}"
                 )
-            kept = self._newest_kept(version)
+            kept = self._kept.newest(version)
             self._say(
                 f"WARNING: {self._unserved} publications in a row were refused; the weights of "
                 f"version {kept} serve on, and learning goes on from them"
             )
             await self._load(kept, kept)
         return publication
-
-    def _checkpoint_of(self, version: int) -> str | None:
-        """Raises TrainerError when the weights that serve were never checkpointed."""
-        folder = checkpoint_dir(self._checkpoints, version)
-        if version == self._begins_at:
-            return None
-        if not folder.is_dir():
-            raise TrainerError(
-                f"the learner died at version {version}, which has no checkpoint: go on from the "
-                "last one with resume=, or take learner.checkpoint_every=1"
-            )
-        return str(folder)
-
-    def _newest_kept(self, version: int) -> int:
-        """The last one up to a version that has a checkpoint, or needs none."""
-        kept = [earlier for earlier in list_checkpoints(self._checkpoints) if earlier <= version]
-        return max(kept, default=self._begins_at)
 
 
 def _fail(wish: _Return, error: Exception) -> None:

@@ -1,6 +1,6 @@
-"""Which terms the loss of a configuration has, and which of them each backend can run.
+"""Which terms the loss of a configuration has, and which of them a learner can run.
 
-A run whose backend lacks a term is refused at its start: no term is ever left out in silence. What
+A run whose learner lacks a term is refused at its start: no term is ever left out in silence. What
 ran is told by each step, under `objective/NAME`.
 """
 
@@ -10,18 +10,15 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import ALGORITHMS
 from clawrl_gym.trainers.algorithm import Algorithm
+from clawrl_gym.trainers.capabilities import capabilities_of
 
 POLICY_GRADIENT = "policy_gradient"
 DISTILLATION_SAMPLED = "distillation_sampled"
 DISTILLATION_TOPK = "distillation_topk"
 KL = "kl"
 
-_ALL = frozenset({POLICY_GRADIENT, DISTILLATION_SAMPLED, DISTILLATION_TOPK, KL})
-CAN: dict[str, frozenset[str]] = {
-    "torch": _ALL,
-    "simulated": frozenset({POLICY_GRADIENT, KL}),
-}
-"""By `learner.backend`; a learner of another package checks in its constructor what it can run."""
+OF_A_TEACHER = frozenset({DISTILLATION_SAMPLED, DISTILLATION_TOPK})
+"""What a learner needs the capability `teacher` for; all others every learner can run."""
 
 
 def objectives(trainer: TrainerConfig) -> frozenset[str]:
@@ -42,14 +39,17 @@ def distils(trainer: TrainerConfig) -> bool:
     return _algorithm(trainer).distils(trainer)
 
 
-def check_objectives(trainer: TrainerConfig, learner: LearnerConfig) -> None:
-    """Raises ConfigError when the backend cannot run a term of the configuration's loss."""
-    missing = objectives(trainer) - CAN.get(learner.backend, _ALL)
-    if missing:
+def checked_objectives(trainer: TrainerConfig, learner: LearnerConfig) -> frozenset[str]:
+    """The terms of a configuration's loss. Raises ConfigError for one that its learner lacks."""
+    terms = objectives(trainer)
+    missing = terms & OF_A_TEACHER
+    if missing and not capabilities_of(learner).teacher:
         raise ConfigError(
             f"learner.backend={learner.backend} cannot run {', '.join(sorted(missing))}, which "
-            f"trainer.algorithm={trainer.algorithm} needs: take learner.backend=torch"
+            f"trainer.algorithm={trainer.algorithm} needs: take learner.backend=torch, or one with "
+            "the capability `teacher`"
         )
+    return terms
 
 
 def _algorithm(trainer: TrainerConfig) -> type[Algorithm]:

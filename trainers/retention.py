@@ -8,11 +8,12 @@ is pinned by name stays whatever happens.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -103,6 +104,18 @@ class Retention:
     def __init__(self, config: LearnerConfig, checkpoints: Path) -> None:
         self._config = config
         self._checkpoints = checkpoints
+
+    async def recorded(
+        self,
+        checkpoint: str | None,
+        wanted: Callable[[Collection[int]], Collection[int]] = lambda _: (),
+    ) -> None:
+        """An update is stored, with its checkpoint if it made one: delete what is not kept.
+
+        `wanted`: which of some updates' checkpoints stay beside, such as the best one's.
+        """
+        if checkpoint is not None:
+            await asyncio.to_thread(self.prune, wanted(list_checkpoints(self._checkpoints)))
 
     def prune(self, wanted: Collection[int]) -> None:
         """Delete what is not kept, nor `wanted`; called once the newest one is recorded."""

@@ -6,18 +6,25 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, StepStats
-from clawrl_gym.trainers.objectives import check_objectives
+from clawrl_gym.trainers.capabilities import SIMULATED, LearnerCapabilities
+from clawrl_gym.trainers.objectives import checked_objectives
 from clawrl_gym.trainers.packing import staleness
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
 
+if TYPE_CHECKING:
+    from clawrl_gym.trainers.actor import LearnerSetup
+
 
 class SimulatedLearner:
     """The interface of `Learner`; a step lasts `learner.simulated_step_s` and changes no weight."""
+
+    capabilities: ClassVar[LearnerCapabilities] = SIMULATED
 
     def __init__(
         self,
@@ -28,10 +35,16 @@ class SimulatedLearner:
         device: str,
         temperature: float = 1.0,
         images: Images | None = None,
+        objectives: frozenset[str] | None = None,
     ) -> None:
-        check_objectives(trainer, learner)
+        if objectives is None:
+            checked_objectives(trainer, learner)
         self.trainer, self.config, self.model_dir = trainer, learner, model_dir
         self.updates = 0
+
+    @classmethod
+    def from_config(cls, config: LearnerConfig, setup: LearnerSetup) -> Self:
+        return cls(*setup.arguments(), setup.objectives)
 
     def step(self, samples: Sequence[Sample], version: int) -> StepStats:
         """Sleep for one step and report what needs no model."""

@@ -10,37 +10,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.core.types import StepStats
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.trainers.guard import Review
-from clawrl_gym.trainers.loop import LearnerHandle
+from clawrl_gym.trainers.interface import AsyncLearner
+from clawrl_gym.trainers.published_version import PublishedVersion
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
 CheckpointOf = Callable[[str], str | None]
 """A user's newest checkpoint. Raises TrainerError where what serves has none."""
-
-
-class SharedLearner(LearnerHandle, Protocol):
-    """A learner that can put one user's state away and take another's."""
-
-    async def use(self, user: str, checkpoint: str | None) -> None: ...
-
-    async def forget(self, user: str) -> None: ...
-
-    async def save_adapter(self, folder: str) -> None: ...
-
-    async def review(self, samples: list[Sample]) -> Review: ...
-
-    async def probe(self) -> Reading | None: ...
 
 
 class UserLearners:
     """Whose turn it is at one learner."""
 
     def __init__(
-        self, learner: SharedLearner, checkpoint_of: CheckpointOf, lock: asyncio.Lock
+        self, learner: AsyncLearner, checkpoint_of: CheckpointOf, lock: asyncio.Lock
     ) -> None:
         """`lock` is held by whose turn it is, for one update; first come, first served."""
         self.lock = lock
@@ -52,27 +39,27 @@ class UserLearners:
         """The learner as one user's loop has it."""
         return UserLearner(self, user)
 
-    async def take(self, user: str) -> SharedLearner:
+    async def take(self, user: str) -> AsyncLearner:
         """The learner with this user's state."""
         if user != self._user:
             await self._learner.use(user, None if user == OWNER else self._checkpoint_of(user))
             self._user = user
         return self._learner
 
-    async def begin_anew(self, user: str) -> None:
+    async def reset(self, user: str) -> None:
         """The learner with the first weights, or with a user who begins as the run's own are now;
         nobody else's state changes."""
         learner = await self.take(OWNER)
         if user == OWNER:
-            return await learner.begin_anew()
+            return await learner.reset()
         await learner.forget(user)
         await learner.use(user, None)
         self._user = user
 
-    async def revive(self, user: str, checkpoint: str | None) -> None:
+    async def restart(self, user: str, checkpoint: str | None) -> None:
         """A new process, with the run's own state and then this user's as in the checkpoint."""
         own = checkpoint if user == OWNER else self._checkpoint_of(OWNER)
-        await self._learner.revive(own)
+        await self._learner.restart(own)
         self._user = OWNER
         if user != OWNER:
             await self._learner.use(user, checkpoint)
@@ -92,19 +79,16 @@ class UserLearner:
         self._learners = learners
         self._user = user
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        return await (await self._learners.take(self._user)).step(samples, version)
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        return await (await self._learners.take(self._user)).step(batch, version)
 
-    async def review(self, samples: list[Sample]) -> Review:
-        return await (await self._learners.take(self._user)).review(samples)
+    async def review(self, batch: SampleBatch) -> Review:
+        return await (await self._learners.take(self._user)).review(batch)
 
-    async def save_weights(self, folder: str) -> None:
-        await (await self._learners.take(self._user)).save_weights(folder)
+    async def publish(self, *, as_adapter: bool) -> PublishedVersion:
+        return await (await self._learners.take(self._user)).publish(as_adapter=as_adapter)
 
-    async def save_adapter(self, folder: str) -> None:
-        await (await self._learners.take(self._user)).save_adapter(folder)
-
-    async def probe(self) -> Reading | None:
+    async def probe(self) -> Reading:
         return await (await self._learners.take(self._user)).probe()
 
     async def save_checkpoint(self, folder: str) -> None:
@@ -113,8 +97,8 @@ class UserLearner:
     async def load_checkpoint(self, folder: str) -> None:
         await (await self._learners.take(self._user)).load_checkpoint(folder)
 
-    async def begin_anew(self) -> None:
-        await self._learners.begin_anew(self._user)
+    async def reset(self) -> None:
+        await self._learners.reset(self._user)
 
-    async def revive(self, checkpoint: str | None) -> None:
-        await self._learners.revive(self._user, checkpoint)
+    async def restart(self, checkpoint: str | None) -> None:
+        await self._learners.restart(self._user, checkpoint)

@@ -46,7 +46,7 @@ class SandboxConfig(Part):
     """Output kept of one command; the rest is drained and counted."""
     ready: int = Field(8, ge=0, le=256)
     """Fresh ones that a worker keeps ready for the next resets, of each kind that it opens again
-    and again; 0: none. A class of your own has none."""
+    and again; 0: none. A class of your own has some where it declares the capability `pooled`."""
     rootfs: str | None = None
     """Folder of a root file system; None: the host's own /usr, read-only, and a minimal /etc."""
     unsafe_no_limits: bool = False
@@ -124,6 +124,13 @@ class EnvConfig(Part):
         """
         return self
 
+    def check_sandbox(self) -> None:
+        """Raises ConfigError where the kind of sandbox lacks a capability that the tasks need.
+
+        Asked once its tasks are known to be there, before anything starts; quick.
+        """
+        return
+
     def prepare(self, say: Callable[[str], None]) -> None:
         """Make what all episodes share, such as images; `say` tells people what takes long.
 
@@ -151,7 +158,10 @@ class EnvConfig(Part):
         sandbox = getattr(self, "sandbox", None)
         if not isinstance(sandbox, SandboxConfig):
             return None
-        return "docker" if sandbox.type == "docker" else "sandbox"
+        if sandbox.type in SANDBOXES.words:
+            return "sandbox"
+        resource: str | None = SANDBOXES.capabilities_of(sandbox.type).node_resource
+        return resource
 
     @property
     def shows_pictures(self) -> bool:

@@ -240,7 +240,7 @@ class LearnerConfig(Part):
 
     backend: str = "torch"
     """`simulated` sleeps instead of learning: rehearses the loops without a model; or a class of
-    your own, made like `trainers.learner.Learner`: package.module:Name."""
+    your own, in a process of its own or called over a network: package.module:Name."""
     options: dict[str, object] = Field(default_factory=dict)
     """Of a class of your own, as its `Options` say."""
     placement: Literal["driver", "beside", "apart"] = "driver"

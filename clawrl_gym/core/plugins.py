@@ -3,7 +3,8 @@
 A name stands for one of ours (listed below, as strings: nothing is imported to know them) or for
 an entry point of an installed package in the seam's group; anything with a colon is an import path,
 `package.module:Name`. All are resolved the same way, here and in Ray workers, and checked before
-anything starts: what cannot be imported, what is of another seam, which options it does not take.
+anything starts: what cannot be imported, what is of another seam, which options it does not take,
+which capability it lacks.
 
 A class says with a nested pydantic model `Options` which options it takes; without one it takes
 none. It is called with its options, if it takes any, or built by a classmethod `from_config`, which
@@ -20,7 +21,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -75,6 +76,13 @@ class Seam:
     nothing heavy."""
     words: tuple[str, ...] = ()
     """Values of the key that name no class."""
+    capabilities: str | None = None
+    """Import path of the frozen dataclass in which a class declares what it can do beyond
+    `methods`, as its attribute `capabilities`. A class without one can do no more."""
+    capability_methods: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What a class must have as well that declares the capability."""
+    declared: Mapping[str, str] = field(default_factory=dict)
+    """Import paths of the declarations of ours, by name, where the class's own module is heavy."""
 
     def path(self, name: str) -> str:
         """The import path that a name stands for. Raises ConfigError for an unknown one."""
@@ -112,6 +120,29 @@ class Seam:
         plugin = Plugin(self, name, load(path, origin))
         plugin.check()
         return plugin
+
+    def capabilities_of(self, name: str) -> Any:
+        """What the class declares that it can do; of the type that `capabilities` names.
+
+        Raises ConfigError for what is unknown, cannot be imported, or does not fit here.
+        """
+        if name in self.declared:
+            return load(self.declared[name], self.key)
+        return self.resolve(name).capabilities
+
+    def require(self, name: str, needs: Mapping[str, str]) -> None:
+        """Raises ConfigError for a capability that the class does not declare.
+
+        `needs`: who needs it and what for, by capability.
+        """
+        for capability, why in needs.items():
+            if getattr(self.capabilities_of(name), capability):
+                continue
+            able = [one for one in self.builtin if getattr(self.capabilities_of(one), capability)]
+            raise ConfigError(
+                f"got {self.key}={name}, which has no {capability} ({why}), expected a {self.name} "
+                f"that has: {', '.join([*able, 'or a class of your own that declares it'])}"
+            )
 
     def checked_options(self, name: str, options: Mapping[str, object]) -> dict[str, object]:
         """All options of a plug-in, its defaults too. Raises ConfigError for what does not fit.
@@ -197,6 +228,8 @@ class Plugin:
                 f"with {', '.join(members)} (the seam {seam.name!r})"
             )
         self._check_methods()
+        if seam.capabilities is not None:
+            self._check_capabilities(seam.capabilities)
         _ = self.options_model
         if seam.plain is not None:
             self._check_call()
@@ -262,6 +295,30 @@ class Plugin:
         if self.seam.takes == "class":
             return "the class has a pydantic model `Options`"
         return "its parameter `options` is annotated with a pydantic model"
+
+    def _check_capabilities(self, path: str) -> None:
+        """Raises ConfigError for what is no declaration, or declares what the class has not."""
+        expected = load(path, self.seam.key)
+        if not isinstance(self.capabilities, expected):
+            raise ConfigError(
+                f"got {self.seam.key}={self.name}, whose capabilities are "
+                f"{self.capabilities!r:.200}, expected a {expected.__name__} ({path})"
+            )
+        for capability, methods in self.seam.capability_methods.items():
+            lacking = [name for name in methods if not callable(getattr(self.target, name, None))]
+            if lacking and getattr(self.capabilities, capability):
+                raise ConfigError(
+                    f"got {self.seam.key}={self.name}, which declares the capability {capability} "
+                    f"without the method {', '.join(lacking)}: write it, or do not declare it"
+                )
+
+    @cached_property
+    def capabilities(self) -> Any:
+        """What the class declares that it can do; of `Seam.capabilities`."""
+        if self.seam.capabilities is None:
+            raise ConfigError(f"the seam {self.seam.name!r} has no capabilities")
+        declared = getattr(self.target, "capabilities", None)
+        return load(self.seam.capabilities, self.seam.key)() if declared is None else declared
 
     @property
     def _has_from_config(self) -> bool:
@@ -333,17 +390,21 @@ class Plugin:
 
         Raises ConfigError when its code raises what is no error of ours.
         """
-        options = None if self._has_from_config else self.options(config.options)
         try:
-            if self._has_from_config:
-                return self.target.from_config(config, *arguments)
-            return self.target(*plain) if options is None else self.target(*plain, options)
+            return self.make(config, *arguments, plain=plain)
         except ClawError:
             raise
         except Exception as error:
             raise ConfigError(
                 f"{self.seam.key}={self.name} cannot be made: its code raised {_raised(error)}"
             ) from error
+
+    def make(self, config: Options, *arguments: object, plain: Sequence[object] = ()) -> Any:
+        """The same; what its code raises is raised as it is."""
+        if self._has_from_config:
+            return self.target.from_config(config, *arguments)
+        options = self.options(config.options) if self.seam.with_own_options else None
+        return self.target(*plain) if options is None else self.target(*plain, options)
 
 
 def _annotated(function: Any, parameter: str) -> object:
@@ -567,9 +628,21 @@ LEARNERS = Seam(
         "torch": "clawrl_gym.trainers.learner:Learner",
         "simulated": "clawrl_gym.trainers.simulated:SimulatedLearner",
     },
-    methods=("step", "save_weights", "save_checkpoint", "load_checkpoint"),
+    methods=("step", "save_checkpoint", "load_checkpoint"),
+    from_config=("config", "setup"),
     plain=("trainer", "learner", "model_dir", "seed", "device", "temperature", "images"),
     with_own_options=False,
+    capabilities="clawrl_gym.trainers.capabilities:LearnerCapabilities",
+    capability_methods={
+        "probe": ("probe",),
+        "review": ("review",),
+        "supervised": ("supervised_step", "review"),
+        "users": ("use", "forget"),
+    },
+    declared={
+        "torch": "clawrl_gym.trainers.capabilities:TORCH",
+        "simulated": "clawrl_gym.trainers.capabilities:SIMULATED",
+    },
 )  # fmt: skip
 LOGGERS = Seam(
     "logger", "logger", "logger_options", "clawrl_gym.loggers",
@@ -604,6 +677,8 @@ SANDBOXES = Seam(
     methods=("exec", "write", "read", "mode", "successor", "close"),
     from_config=("config", "spec"),
     words=("auto",),
+    capabilities="clawrl_gym.envs.sandbox.interface:SandboxCapabilities",
+    capability_methods={"lists_files": ("tree",)},
 )  # fmt: skip
 
 SEAMS = {

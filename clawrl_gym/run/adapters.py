@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clawrl_gym.config import AdapterConfig, CommandConfig
+from clawrl_gym.config import AdapterConfig, CommandConfig, ServeConfig
 from clawrl_gym.policy.launch import ADAPTER_RANKS
 from clawrl_gym.policy.models import Device
+from clawrl_gym.trainers.capabilities import capabilities_of
 
 
 def served_adapter(
@@ -19,7 +20,7 @@ def served_adapter(
     adapter, serve = config.learner.adapter, config.policy.serve
     if adapter is None or serve == "weights" or any(_hindrances(config, sees=sees)):
         return None
-    is_better = (device == "cuda" or has_users) and config.learner.backend == "torch"
+    is_better = device == "cuda" or has_users
     return adapter if serve == "adapters" or is_better else None
 
 
@@ -37,9 +38,15 @@ def serving_problems(config: CommandConfig, *, sees: bool = False) -> Iterator[s
 
 
 def _hindrances(config: CommandConfig, *, sees: bool) -> Iterator[str]:
-    adapter = config.learner.adapter
-    if config.learner.backend == "simulated":
-        yield "learner.backend=simulated, expected a learner that has an adapter: learner=lora"
+    adapter, able = config.learner.adapter, capabilities_of(config.learner)
+    named = f"learner.backend={config.learner.backend}"
+    if not able.adapters:
+        yield f"{named}, expected a learner that has an adapter: learner=lora"
+    elif isinstance(config, ServeConfig) and not able.users:
+        yield (
+            f"{named}, expected a learner with the capability `users`: where adapters are served, "
+            "each user has one of their own"
+        )
     if config.policy.placement == "nodes":
         yield (
             "policy.placement=nodes, expected policy.placement=driver: engines on other nodes are "

@@ -38,15 +38,6 @@ def contradictions(config: CommandConfig | EvaluateConfig) -> Iterator[str]:
         yield from _ports(config)
         yield from _placements(config)
         yield from _forms(config)
-        if (
-            isinstance(config, RunConfig)
-            and config.learner.publish == "if_not_worse"
-            and config.learner.backend == "simulated"
-        ):
-            yield (
-                "got learner.publish=if_not_worse with learner.backend=simulated, expected a "
-                "learner with weights to look at: take learner.publish=always"
-            )
     if isinstance(config, RunConfig):
         yield from _of_training(config)
     if isinstance(config, EvaluateConfig) and config.eval.also:

@@ -1,7 +1,7 @@
 """The learner on another node than the driver's: its model, weights and checkpoints travel.
 
 The run's folder stays on the driver's machine, so what is published, checkpointed and gone on from
-lies there as ever; a learner whose node is gone is revived wherever there is room.
+lies there as ever; a learner whose node is gone is restarted wherever there is room.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -19,6 +20,7 @@ from clawrl_gym.policy.depot import Depot
 from clawrl_gym.run.engine_actor import fetch_chunk, put_chunk
 from clawrl_gym.run.ray_learner import RayLearner
 from clawrl_gym.trainers.actor import LearnerAway, LearnerSetup, files_below
+from clawrl_gym.trainers.published_version import PublishedVersion, Way
 
 _PLACING_S = 120.0
 Place = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -42,7 +44,7 @@ class RayLearnerAway(RayLearner):
         self._device = device
         self._place = place
         self._cache = None if cache is None else str(cache)
-        super().__init__(setup, "")
+        super().__init__(setup)
 
     def _begin(self) -> None:
         """It is placed by `ready`."""
@@ -55,7 +57,7 @@ class RayLearnerAway(RayLearner):
         actor = ray.remote(LearnerAway).options(
             num_cpus=0, runtime_env=self._environment, **options
         )
-        self._actor = actor.remote(self._backend, put_chunk, fetch_chunk, self._cache)
+        self._actor = actor.remote(put_chunk, fetch_chunk, self._cache)
         try:
             async with asyncio.timeout(_PLACING_S):
                 await self._call("__ray_ready__")
@@ -67,13 +69,9 @@ class RayLearnerAway(RayLearner):
             await self._call("take_model", await self._depot.model())
         await self._call("begin", self._setup, self._device)
 
-    async def save_weights(self, folder: str) -> None:
-        shipment = cast(Shipment, await self._call("send_weights"))
-        await self._arrived(_take_weights, shipment, Path(folder))
-
-    async def save_adapter(self, folder: str) -> None:
-        shipment = cast(Shipment, await self._call("send_adapter"))
-        await self._arrived(_take_weights, shipment, Path(folder))
+    async def publish(self, *, as_adapter: bool) -> PublishedVersion:
+        shipment = await self._call("send_adapter" if as_adapter else "send_weights")
+        return _Shipped(self, cast(Shipment, shipment))
 
     async def save_checkpoint(self, folder: str) -> None:
         shipment = cast(Shipment, await self._call("send_checkpoint"))
@@ -101,6 +99,18 @@ class RayLearnerAway(RayLearner):
             raise LearnerDied(f"the learner died while its files came: {error}") from error
         except ShipmentError as error:
             raise TrainerError(f"the learner's files did not come to {folder}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Shipped:
+    """A version that lies in Ray's object store, on the learner's node."""
+
+    learner: RayLearnerAway
+    shipment: Shipment
+    ways: tuple[Way, ...] = ("object_store", "folder")
+
+    async def to_folder(self, folder: Path) -> None:
+        await self.learner._arrived(_take_weights, self.shipment, folder)
 
 
 def _take_weights(shipment: Shipment, folder: Path) -> None:

@@ -19,6 +19,7 @@ from clawrl_gym.run.adapters import serving_problems
 from clawrl_gym.run.cards import plan_card, words
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import kept_model
+from clawrl_gym.run.learner_demands import unseen_by_learner
 from clawrl_gym.run.model_size import settings_note
 from clawrl_gym.run.needs import (
     Needs,
@@ -85,7 +86,9 @@ def look_at_model(
         if learns(config):
             _check_packages(problems, config.learner)
         problems.lines += adapter_problems(config, shape)
-        problems.lines += serving_problems(config, sees=model is not None and sees(model))
+        has_eyes = model is not None and sees(model)
+        problems.lines += serving_problems(config, sees=has_eyes)
+        problems.lines += unseen_by_learner(config, sees=has_eyes)
         with problems.noted():
             own_gpus(config, device)
     users = 0

@@ -19,6 +19,7 @@ from clawrl_gym.policy.models import Device
 from clawrl_gym.policy.shape import ModelShape
 from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.folder import MIN_FREE_BYTES, free_bytes
+from clawrl_gym.trainers.capabilities import capabilities_of
 from clawrl_gym.trainers.memory import (
     LearnerMemory,
     adam_bytes,
@@ -77,8 +78,9 @@ def needs_of(
 
 
 def learns(config: CommandConfig) -> bool:
-    """Whether a real learner is made."""
-    return config.learner.backend != "simulated" and bool(getattr(config, "learn", True))
+    """Whether a learner has a model on this run's machines."""
+    able = capabilities_of(config.learner)
+    return not (able.rehearses or able.remote) and bool(getattr(config, "learn", True))
 
 
 def memory_problems(

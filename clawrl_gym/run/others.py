@@ -74,6 +74,7 @@ def other_envs(config: RunConfig, say: Callable[[str], None] = _unheard) -> list
         for line in env.left_out():
             say(f"env={name}: {line}")
         tasks = TaskSampler.of(env, config.seed).heldout(config.eval.tasks)
+        env.check_sandbox()
         environments[name] = OtherEnv(name, env, tasks)
     return list(environments.values())
 

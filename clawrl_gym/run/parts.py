@@ -23,6 +23,7 @@ from clawrl_gym.judge.interface import Judge
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.models import checkpoint_dtype, sees
+from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.admission import compare_machine
 from clawrl_gym.run.canary_prompts import CanaryPrompts
@@ -47,10 +48,13 @@ from clawrl_gym.run.proofs import Proof, Proofs, computes_exactly, refused
 from clawrl_gym.run.ray_learner import RayLearner
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
-from clawrl_gym.trainers.actor import LearnerSetup
+from clawrl_gym.trainers.actor import LearnerSetup, make_learner
 from clawrl_gym.trainers.canaries import CANARIES_FILE, Canaries
+from clawrl_gym.trainers.capabilities import capabilities_of
 from clawrl_gym.trainers.guard import Guard, guard_of
+from clawrl_gym.trainers.interface import AsyncLearner, RemoteLearner
 from clawrl_gym.trainers.loop import Publication, Update
+from clawrl_gym.trainers.objectives import objectives
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.references import REFERENCES_FILE, References
 from clawrl_gym.trainers.retention import read_pins
@@ -82,6 +86,7 @@ class RunParts:
         self._view = view
         self.folder = folder
         self._users = users
+        self._able = capabilities_of(config.learner)
         self._cluster_is_up = asyncio.Event()
         self._compared: set[str] = set()
         """Ids of nodes whose versions are this machine's."""
@@ -173,8 +178,9 @@ class RunParts:
         if self._config.policy.placement == "nodes":
             stack.push_async_callback(self.policy.servers.stop)
 
-    async def start_learner(self, resumed: UpdateRow | None) -> RayLearner:
-        """Load the model into the learner, with the checkpoint's optimizer."""
+    async def start_learner(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> AsyncLearner:
+        """Load the model into the learner, with the checkpoint's optimizer. What it holds outside
+        of the cluster is let go by `stack`."""
         self._view.phase("learner", "loading the model")
         config = self._config
         setup = LearnerSetup(
@@ -184,24 +190,32 @@ class RunParts:
             self.policy.device,
             config.policy.sampling.temperature,
             self._images(),
+            str(self.policy.model),
+            objectives(config.trainer),
         )
-        learner = self._learner(setup)
-        self.learner: RayLearner | UserLearner = learner
+        learner = self._learner(setup, stack)
+        self.learner: AsyncLearner | UserLearner = learner
         """Of the run's own weights."""
         await learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
             await learner.load_checkpoint(resumed.checkpoint)
         own = checkpoint_dtype(self.policy.model)
-        is_exact = computes_exactly(config.policy, config.learner, own, self.policy.device)
+        is_exact = not self._able.remote and computes_exactly(
+            config.policy, config.learner, own, self.policy.device
+        )
         self._proofs = Proofs(self.policy.servers, self._view.message, is_exact=is_exact)
-        self._proofs.begin(await learner.probe())
+        self._proofs.begin(await self._reading(learner))
         self._view.phase("learner", "ready")
         return learner
 
-    def _learner(self, setup: LearnerSetup) -> RayLearner:
+    def _learner(self, setup: LearnerSetup, stack: AsyncExitStack) -> AsyncLearner:
+        if self._able.remote:
+            learner: RemoteLearner = make_learner(setup)
+            stack.push_async_callback(learner.close)
+            return learner
         if self._config.learner.placement == "driver" or self._gpus.learner is not None:
             own_node = self.cluster.own_node
-            return RayLearner(setup, str(self.policy.model), own_node, self._gpus.learner)
+            return RayLearner(setup, own_node, self._gpus.learner)
         if setup.images is not None:
             raise ConfigError(
                 f"got learner.placement={self._config.learner.placement} and a model that sees, "
@@ -233,7 +247,7 @@ class RunParts:
 
     def references(self) -> References | None:
         """Reference replies of a training run, where its learner can read them."""
-        if self._config.learner.backend != "torch":
+        if not self._able.review:
             return None
         return References(self.learner.review, self.folder.path / REFERENCES_FILE)
 
@@ -272,11 +286,12 @@ class RunParts:
         return await self.publish_of(self.learner, version, OWNER)
 
     async def publish_of(
-        self, learner: RayLearner | UserLearner, version: int, user: str
+        self, learner: AsyncLearner | UserLearner, version: int, user: str
     ) -> Publication:
         """Serve what a learner has as `version`, where adapters are served one of `user`'s. What
         was served before goes on when vLLM has something else than the learner."""
-        proof = await self._proofs.of(await learner.probe(), user, version, self.policy.version)
+        reading = await self._reading(learner)
+        proof = await self._proofs.of(reading, user, version, self.policy.version)
         try:
             pause_s = await self._published(learner, version, user, proof)
         except NotServed as error:
@@ -286,17 +301,20 @@ class RunParts:
         proof.accept()
         return Publication(pause_s, proof.metrics)
 
+    async def _reading(self, learner: AsyncLearner | UserLearner) -> Reading | None:
+        """What a learner says of the probe's text; None of one that has no probe."""
+        return await learner.probe() if self._able.probe else None
+
     async def _published(
-        self, learner: RayLearner | UserLearner, version: int, user: str, proof: Proof | None
+        self, learner: AsyncLearner | UserLearner, version: int, user: str, proof: Proof | None
     ) -> float:
-        if self.policy.adapter is not None:
-            adapter = self.folder.new_weights / ADAPTER
-            await learner.save_adapter(str(adapter))
-            await self.policy.publish_adapter(adapter, version, "move", user, proof)
+        as_adapter = self.policy.adapter is not None
+        folder = self.folder.new_weights / ADAPTER if as_adapter else self.folder.new_weights
+        await (await learner.publish(as_adapter=as_adapter)).to_folder(folder)
+        if as_adapter:
+            await self.policy.publish_adapter(folder, version, "move", user, proof)
             return 0.0
-        weights = self.folder.new_weights
-        await learner.save_weights(str(weights))
-        return await self.policy.publish(weights, version, "move", proof)
+        return await self.policy.publish(folder, version, "move", proof)
 
     async def record(self, update: Update) -> None:
         """Store an update that serves, with its batch."""

@@ -47,6 +47,7 @@ from clawrl_gym.run.envs import check_agent, check_env, key_of, settle
 from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
 from clawrl_gym.run.joining import membership
 from clawrl_gym.run.judge import judge_problems
+from clawrl_gym.run.learner_demands import unmet_by_learner
 from clawrl_gym.run.model_plan import (
     ModelPlan,
     check_teacher,
@@ -59,7 +60,7 @@ from clawrl_gym.run.remote_checkpoints import check_place
 from clawrl_gym.run.supervisor import listen
 from clawrl_gym.run.workload import measured_episodes
 from clawrl_gym.trainers.algorithm import build_algorithm
-from clawrl_gym.trainers.objectives import check_objectives
+from clawrl_gym.trainers.objectives import checked_objectives
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 Say = Callable[[str], None]
@@ -253,9 +254,11 @@ def _learning_problems(
 ) -> ModelPlan | None:
     """What training and serving have in common: model, judge, algorithm, loss, ports, logger."""
     problems.lines += contradictions(config)
+    with problems.noted():
+        problems.lines += unmet_by_learner(config)
     problems.lines += judge_problems(config.judges)
     with problems.noted():
-        check_objectives(config.trainer, config.learner)
+        checked_objectives(config.trainer, config.learner)
         algorithm = build_algorithm(config.trainer, group_size)
         problems.lines += missing_hints(config, algorithm)
         problems.lines += idle_control(config, algorithm)
@@ -292,6 +295,7 @@ def _environment(
     sampler: TaskSampler | None = None
     with problems.noted():
         sampler = TaskSampler.of(env, seed)
+        env.check_sandbox()
     with problems.noted():
         check_agent(agent, env)
     sandbox = getattr(env, "sandbox", None)

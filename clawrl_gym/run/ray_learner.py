@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
 from clawrl_gym.core.jemalloc import jemalloc_variables
-from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, LOSSES, fingerprints
+from clawrl_gym.core.plugins import LEARNERS, LOSSES, fingerprints
 from clawrl_gym.core.provenance import threads_of
-from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.core.types import StepStats
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run.actors import compare_plugins, last_line, why_ended
 from clawrl_gym.run.nodes import placed_on
 from clawrl_gym.trainers.actor import LearnerActor, LearnerSetup
 from clawrl_gym.trainers.guard import Review
+from clawrl_gym.trainers.published_version import PublishedVersion, Way
+from clawrl_gym.trainers.sample_batch import SampleBatch
 
 
 class RayLearner:
-    """The learner in a Ray actor of its own."""
+    """The learner in a Ray actor of its own; an `AsyncLearner`."""
 
     def __init__(
         self,
         setup: LearnerSetup,
-        model_dir: str,
         node_id: str | None = None,
         gpu: str | None = None,
     ) -> None:
         """`node_id`: it runs on this node alone. `gpu`: the one that it sees; None: what Ray gives
         it."""
-        trainer, learner = setup.trainer, setup.learner
-        self._backend = learner.backend
-        self._plugins = fingerprints(
-            path
-            for path in (
-                LEARNERS.path(learner.backend),
-                ALGORITHMS.path(trainer.algorithm),
-                LOSSES.path(trainer.loss.type),
-            )
-            if not path.startswith("clawrl_gym.")
-        )
+        learner = setup.learner
+        paths = (LEARNERS.path(learner.backend), LOSSES.path(setup.trainer.loss.type))
+        self._plugins = fingerprints(path for path in paths if not path.startswith("clawrl_gym."))
         self._gpus = 0.01 if setup.device == "cuda" and gpu is None else 0
         variables = {"OMP_NUM_THREADS": str(threads_of(learner.threads))}
         if setup.device == "cpu":
@@ -48,7 +42,6 @@ class RayLearner:
             variables["CUDA_VISIBLE_DEVICES"] = gpu
         self._environment = {"env_vars": variables}
         self._setup = setup
-        self._model_dir = model_dir
         self._placement = placed_on(node_id)
         self._begin()
 
@@ -61,8 +54,7 @@ class RayLearner:
             runtime_env=self._environment,
             **self._placement,
         )
-        arguments = self._setup.arguments(self._model_dir)
-        self._actor = actor.remote(self._backend, arguments, str(Path.cwd()))
+        self._actor = actor.remote(self._setup, str(Path.cwd()))
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         import ray.exceptions
@@ -79,11 +71,11 @@ class RayLearner:
                 raise ConfigError(str(cause)) from error
             raise TrainerError(f"the learner failed in {method}: {last_line(error)}") from error
 
-    async def begin_anew(self) -> None:
+    async def reset(self) -> None:
         """With the first weights; in a new process, since nothing else has them whole."""
-        await self.revive(None)
+        await self.restart(None)
 
-    async def revive(self, checkpoint: str | None) -> None:
+    async def restart(self, checkpoint: str | None) -> None:
         """A new process in place of one that died, at a checkpoint or at the first weights."""
         self._begin()
         await self.ready()
@@ -102,24 +94,20 @@ class RayLearner:
         if self._plugins:
             await compare_plugins(self._plugins)
 
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        stats: StepStats = await self._call("step", samples, version)
+    async def step(self, batch: SampleBatch, version: int) -> StepStats:
+        stats: StepStats = await self._call("step", batch, version)
         return stats
 
-    async def review(self, samples: list[Sample]) -> Review:
-        review: Review = await self._call("review", samples)
+    async def review(self, batch: SampleBatch) -> Review:
+        review: Review = await self._call("review", batch)
         return review
 
-    async def probe(self) -> Reading | None:
-        """None from a learner that has none."""
-        reading: Reading | None = await self._call("probe")
+    async def probe(self) -> Reading:
+        reading: Reading = await self._call("probe")
         return reading
 
-    async def save_weights(self, folder: str) -> None:
-        await self._call("save_weights", folder)
-
-    async def save_adapter(self, folder: str) -> None:
-        await self._call("save_adapter", folder)
+    async def publish(self, *, as_adapter: bool) -> PublishedVersion:
+        return _Written(self, "save_adapter" if as_adapter else "save_weights")
 
     async def save_checkpoint(self, folder: str) -> None:
         await self._call("save_checkpoint", folder)
@@ -133,3 +121,16 @@ class RayLearner:
 
     async def forget(self, user: str) -> None:
         await self._call("forget", user)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A version that the learner's process writes where it shall be."""
+
+    learner: RayLearner
+    save: str
+    """The method that writes it."""
+    ways: tuple[Way, ...] = ("folder",)
+
+    async def to_folder(self, folder: Path) -> None:
+        await self.learner._call(self.save, str(folder))

@@ -51,7 +51,9 @@ from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.canaries import PRAISED
 from clawrl_gym.trainers.complaints import Complaints
 from clawrl_gym.trainers.guard import Guard
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.retention import Retention
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
 from clawrl_gym.ui.serving import SERVING
@@ -138,6 +140,7 @@ class Service:
         self._last_report = LastReport(parts.folder.path, view.message)
         self._leaving_report: asyncio.Task[None] | None = None
         self._guard: Guard | None = None
+        self._retention = Retention(config.learner, parts.folder.checkpoints)
         self._machine_turns = MachineTurns(config.live.rules.transient)
 
     async def start(self, stack: AsyncExitStack, sock: socket.socket) -> None:
@@ -227,7 +230,7 @@ class Service:
                     HeldSamples(self._config.live, self._ready, self._view.message).run()
                 )
                 parts.end_cluster_with(stack)
-                running.create_task(self._learn(self._resumed))
+                running.create_task(self._learn(stack, self._resumed))
             elif self._config.policy.placement == "nodes":
                 parts.end_cluster_with(stack)
                 running.create_task(self._hold_cluster())
@@ -274,10 +277,10 @@ class Service:
         self._view.message(f"ready: talk to {self._parts.policy.address.base_url}/v1")
         await self._parts.policy.servers.watch()
 
-    async def _learn(self, resumed: UpdateRow | None) -> None:
+    async def _learn(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
         await self._parts.start_cluster()
         async with self._parts.cluster.required():
-            await self._learn_for_ever(resumed)
+            await self._learn_for_ever(stack, resumed)
 
     async def _hold_cluster(self) -> None:
         """For its engines alone."""
@@ -285,9 +288,9 @@ class Service:
         async with self._parts.cluster.required():
             await asyncio.Event().wait()
 
-    async def _learn_for_ever(self, resumed: UpdateRow | None) -> None:
+    async def _learn_for_ever(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
         config, parts = self._config, self._parts
-        learner = await parts.start_learner(resumed)
+        learner = await parts.start_learner(stack, resumed)
         learners = self._lines.learners(learner)
         parts.learner = learners.of(OWNER)
         self._guard = parts.guard()
@@ -299,7 +302,7 @@ class Service:
             partial(self._next_batch, self._ready.own),
             parts.publish,
             self._on_update,
-            parts.folder.checkpoints,
+            KeptVersions(config.learner, parts.folder.checkpoints),
             parts.timeline,
             say=self._view.message,
             lock=learners.lock,
@@ -379,3 +382,4 @@ class Service:
         self._take_back(update.row)
         self._complaints.updated(update.row)
         await self._observer.update(update)
+        await self._retention.recorded(update.checkpoint)

@@ -40,6 +40,8 @@ from clawrl_gym.run.policy import OnPhase, quiet
 from clawrl_gym.run.problems import Problems
 from clawrl_gym.run.sft_data import SftData, SftReader
 from clawrl_gym.trainers import eight_bits, nf4
+from clawrl_gym.trainers.actor import LearnerSetup, make_learner
+from clawrl_gym.trainers.capabilities import capabilities_of
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.supervised import BatchOrder, mean_loss
 
@@ -129,7 +131,7 @@ def preflight_sft(config: SftConfig) -> SftPlan:
             "got no data, expected chats, a run's folder or demonstrations: "
             "python -m clawrl_gym.sft chats.jsonl, or demonstrations=200 env=NAME"
         )
-    if config.learner.backend != "torch":
+    if not capabilities_of(config.learner).supervised:
         problems.lines.append(
             f"got learner.backend={config.learner.backend}, expected torch: no other one learns "
             "from supervision"
@@ -205,7 +207,10 @@ def _learn(plan: SftPlan, stop: threading.Event, on_phase: OnPhase) -> SftRun:
     updates = updates_of(config, order)
     trainer = TrainerConfig(steps=updates, max_tokens_per_pack=config.max_tokens_per_pack)
     kept = keep_model(folder.path, model)
-    learner = Learner(trainer, config.learner, str(kept), config.seed, plan.device)
+    setup = LearnerSetup(
+        trainer, config.learner, config.seed, plan.device, temperature=1.0, model_dir=str(kept)
+    )
+    learner: Learner = make_learner(setup)
     checkpoints = list_checkpoints(folder.checkpoints)
     if checkpoints:
         learner.load_checkpoint(str(checkpoints[max(checkpoints)]))

@@ -41,8 +41,10 @@ from clawrl_gym.run.remote_checkpoints import copied_checkpoints
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.health import warnings_of
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.no_gradient import REMEDIES, NoGradient
+from clawrl_gym.trainers.retention import Retention
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.training import TRAINING
 from clawrl_gym.ui.transcripts import find_tokenizer
@@ -136,6 +138,7 @@ class Run:
         self._parts = parts
         self._tasks = plan.tasks
         self._stages = stages_of(plan.config)
+        self._retention = Retention(plan.config.learner, plan.folder.checkpoints)
         self._view = view
         self._other_envs = plan.other_envs
         self._notes = plan.notes
@@ -246,7 +249,7 @@ class Run:
         await self._parts.start_cluster()
         await self._parts.policy.listen(stack, Hooks(), host=self._parts.cluster.host)
         async with self._parts.cluster.required(), asyncio.TaskGroup() as starting:
-            starting.create_task(self._parts.start_learner(resumed))
+            starting.create_task(self._parts.start_learner(stack, resumed))
             starting.create_task(self._start_workers(stack))
 
     async def _start_workers(self, stack: AsyncExitStack) -> None:
@@ -296,9 +299,8 @@ class Run:
             self._collector.batch,
             self._publish,
             self._on_update,
-            parts.folder.checkpoints,
+            KeptVersions(config.learner, parts.folder.checkpoints),
             parts.timeline,
-            self._heldout.kept,
             self._view.message,
             guard=parts.guard(),
         )
@@ -367,6 +369,7 @@ class Run:
             await self._measure_references(update.version)
         self._warn()
         self._heldout.begin_if_due(update.version, self._running)
+        await self._retention.recorded(update.checkpoint, self._heldout.kept)
 
     async def _begin_references(self) -> None:
         """Keep some of the held-out replies that the policy gave before the first update."""
@@ -387,7 +390,9 @@ class Run:
             return
         try:
             told = await self._references.measure(version)
-        except TrainerError as error:  # a measure only: a learner that died is revived by its step
+        except (
+            TrainerError
+        ) as error:  # a measure only: a learner that died is restarted by its step
             self._view.message(f"reference replies were not read after {version} updates: {error}")
             return
         if told:

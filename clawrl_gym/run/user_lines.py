@@ -27,8 +27,11 @@ from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.guard import Guard, guard_of
+from clawrl_gym.trainers.interface import AsyncLearner
+from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, Refused, TrainLoop, Update
-from clawrl_gym.trainers.user_learners import SharedLearner, UserLearner, UserLearners
+from clawrl_gym.trainers.retention import Retention
+from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
 from clawrl_gym.trainers.user_queues import UserQueues
 
 NextBatch = Callable[[BatchQueue, int, int], Awaitable[Batch]]
@@ -113,7 +116,7 @@ class UserLines:
         if user != OWNER:
             self._begun.put_nowait(user)
 
-    def learners(self, learner: SharedLearner) -> UserLearners:
+    def learners(self, learner: AsyncLearner) -> UserLearners:
         """Whose turn it is at the learner."""
         self._learners = UserLearners(learner, self._checkpoint_of, self._lock)
         return self._learners
@@ -215,6 +218,7 @@ class UserLines:
         begins_at: int,
     ) -> TrainLoop:
         learner = learners.of(user)
+        retention = Retention(self._config, self._checkpoints(user))
 
         async def publish(version: int) -> Publication:
             return await self._publish(learner, version, user)
@@ -224,6 +228,7 @@ class UserLines:
             if update.checkpoint is not None:
                 self._versions[user] = update.version
             await self.on_update(user, update)
+            await retention.recorded(update.checkpoint)
 
         guard = guard_of(self._config, learner)
         if guard is not None:
@@ -234,12 +239,11 @@ class UserLines:
             next_batch,
             publish,
             record,
-            self._checkpoints(user),
+            KeptVersions(self._config, self._checkpoints(user), begins_at),
             self._timeline,
             say=lambda line: self._say(f"{user}: {line}"),
             lock=learners.lock,
             guard=guard,
-            begins_at=begins_at,
             ended_by=_ENDED_BY,
         )
 

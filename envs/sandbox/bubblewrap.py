@@ -12,12 +12,17 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.channel import LauncherChannel
 from clawrl_gym.envs.sandbox.files import file_mode, list_tree, read_file, write_file
-from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
+from clawrl_gym.envs.sandbox.interface import (
+    ExecResult,
+    Limits,
+    SandboxCapabilities,
+    SandboxSpec,
+)
 from clawrl_gym.envs.sandbox.isolation import IsolationCheck, cure_for
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
 from clawrl_gym.envs.sandbox.shell import Capture, CommandEnding, Shell, ShellSession
@@ -93,6 +98,10 @@ def _transport() -> LocalTransport:
 
 class BubblewrapSandbox:
     """A `Sandbox`; made by `open_sandbox`."""
+
+    capabilities: ClassVar[SandboxCapabilities] = SandboxCapabilities(
+        mounts=True, lists_files=True, pooled=True
+    )
 
     def __init__(self, limits: Limits, channel: LauncherChannel, transport: LocalTransport) -> None:
         """Wait for the first shell of a start that the launcher was asked for."""

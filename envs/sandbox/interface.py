@@ -39,6 +39,31 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxCapabilities:
+    """What a kind of sandbox can do beyond `Sandbox`, declared by its class as `capabilities`.
+
+    An environment that needs what is not declared is refused before anything starts.
+    """
+
+    images: bool = False
+    """Stands on the image that `SandboxSpec.image` names, or `SandboxConfig.image`. Environments
+    pull and build images in the Docker engine of this machine."""
+    users: bool = False
+    """Its shell runs as `SandboxSpec.user`."""
+    network: bool = False
+    """Reaches the network where `SandboxConfig.network` says so."""
+    mounts: bool = False
+    """Shows the files of this machine in `SandboxSpec.mounts`, beside this machine's programs."""
+    lists_files: bool = False
+    """Has `ListsFiles.tree`, which tasks need that refuse side effects."""
+    pooled: bool = False
+    """Fresh ones may be started before anybody asks (`SandboxConfig.ready`) and be handed over
+    later."""
+    node_resource: str | None = "sandbox"
+    """What a node of a cluster must offer for one, by Ray's name of it; None: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """A task's wishes for its sandbox; limits are the environment's to set."""
 
@@ -47,11 +72,13 @@ class SandboxSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the shell."""
     image: str | None = None
-    """Name of a Docker image that is there; None takes the environment's own."""
+    """Name of a Docker image that is there; None takes the environment's own (capability
+    `images`)."""
     user: str | None = None
-    """Docker: who the shell runs as, None for the image's own."""
+    """Who the shell runs as, None for the image's own (capability `users`)."""
     mounts: Mapping[str, str] = field(default_factory=dict)
-    """bubblewrap: files and folders of this machine, shown read-only by their paths inside."""
+    """Files and folders of this machine, shown read-only by their paths inside (capability
+    `mounts`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +146,7 @@ class Sandbox(Protocol):
 
 @runtime_checkable
 class ListsFiles(Protocol):
-    """A sandbox that can say what is in a folder; tasks that refuse side effects need it.
-
-    Ours do. It is apart from `Sandbox`, so that one of another's need not.
-    """
+    """A sandbox that can say what is in a folder: the capability `lists_files`."""
 
     def tree(self, path: str, max_entries: int) -> dict[str, int]:
         """All that is below a folder, by relative path, with type and permissions as `st_mode`.

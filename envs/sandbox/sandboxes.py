@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.plugins import SANDBOXES
-from clawrl_gym.envs.sandbox.interface import Limits, Sandbox, SandboxSpec
+from clawrl_gym.envs.sandbox.interface import (
+    Limits,
+    Sandbox,
+    SandboxCapabilities,
+    SandboxSpec,
+)
 from clawrl_gym.envs.sandbox.ready import Template, ready_sandboxes
 
 Opener = Callable[..., Sandbox]
@@ -39,12 +44,26 @@ class Sandboxes:
     def limits(self) -> Limits:
         return Limits.of(self.config)
 
+    @property
+    def capabilities(self) -> SandboxCapabilities:
+        """What the kind declares that it can do."""
+        declared: SandboxCapabilities = SANDBOXES.capabilities_of(self.kind)
+        return declared
+
+    def require(self, needs: Mapping[str, str]) -> None:
+        """Raises ConfigError for a capability that the kind lacks, but where an opener stands in.
+
+        `needs`: who needs it and what for, by capability.
+        """
+        if self.opener is None:
+            SANDBOXES.require(self.kind, needs)
+
     def missing_image(self) -> str | None:
-        """Of Docker: that the image which tasks share is still to be made, in words.
+        """Where there are images: that the one which tasks share is still to be made, in words.
 
         Raises SandboxError where no engine answers.
         """
-        if self.kind != "docker":
+        if not self.capabilities.images:
             return None
         from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, missing_image
 
@@ -72,4 +91,4 @@ class Sandboxes:
             return sandbox
 
         key = f"{self.kind} {self.config.model_dump_json()} {spec}"
-        return Template(key, start, self.config.ready if self.kind in SANDBOXES.builtin else 0)
+        return Template(key, start, self.config.ready if self.capabilities.pooled else 0)

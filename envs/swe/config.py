@@ -54,6 +54,9 @@ class SweEnvConfig(RegisteredEnvConfig):
         settled: Self = self.env_class().settled(self, say)
         return settled
 
+    def check_sandbox(self) -> None:
+        self.env_class().check_sandbox(self)
+
     def prepare(self, say: Callable[[str], None]) -> None:
         self.env_class().prepare(self, say)
 

@@ -23,7 +23,7 @@ from clawrl_gym.envs.swe.repository import (
     open_repository,
     read_changes,
 )
-from clawrl_gym.envs.swe.source import lives_in_images, open_source
+from clawrl_gym.envs.swe.source import lives_in_images, needs_of, open_source
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.task_source import TaskSource
 
@@ -85,6 +85,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
         self._grader_timeout_s = config.grader_timeout_s
         self._sandboxes = sandboxes_of(config, open_sandbox)
         self._source = open_source(config)
+        self._sandboxes.require(needs_of(config))
         self._last_result = _NO_COMMAND
         self._submitted = ""
         """A patch that was given with the submission; empty: what was changed is graded."""
@@ -100,10 +101,15 @@ class SweEnv(TaskEnv[Instance, Repository]):
     def prepare(config: SweEnvConfig, say: Callable[[str], None]) -> None:
         """Build or check the image that instances without one of their own share."""
         sandboxes = sandboxes_of(config)
-        if sandboxes.kind == "docker" and sandboxes.config.image is not None:
+        if sandboxes.capabilities.images and sandboxes.config.image is not None:
             from clawrl_gym.envs.sandbox.docker.images import ensure_image
 
             ensure_image(sandboxes.config.image, say)
+
+    @staticmethod
+    def check_sandbox(config: SweEnvConfig) -> None:
+        """Raises ConfigError where the kind of sandbox lacks what the instances need."""
+        sandboxes_of(config).require(needs_of(config))
 
     @staticmethod
     def settled(config: SweEnvConfig, say: Callable[[str], None]) -> SweEnvConfig:
@@ -112,10 +118,10 @@ class SweEnv(TaskEnv[Instance, Repository]):
 
     @staticmethod
     def long_preparation(config: SweEnvConfig) -> str | None:
-        """Of Docker only; None where an episode can begin at once."""
+        """Where there are images; None where an episode can begin at once."""
         sandboxes = sandboxes_of(config)
         missing = sandboxes.missing_image()
-        if missing is None and sandboxes.kind == "docker" and lives_in_images(config):
+        if missing is None and sandboxes.capabilities.images and lives_in_images(config):
             return "images of instances are pulled when an instance is first drawn"
         return missing
 
@@ -170,7 +176,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
         return patch_grade.reward, with_left_out(patch_grade.report, changes.left_out)
 
     def _repository(self, instance: Instance, *, for_grading: bool = False) -> Repository:
-        if instance.image is not None and self._sandboxes.kind == "docker":
+        if instance.image is not None and self._sandboxes.capabilities.images:
             ready_image(instance)
         return open_repository(
             instance, self._sandboxes, self._grader_timeout_s, for_grading=for_grading
@@ -226,13 +232,14 @@ def submission_of(result: ExecResult) -> str | None:
 
 
 def sandboxes_of(config: SweEnvConfig, opener: Opener | None = None) -> Sandboxes:
-    """Of the kind that fits this machine unless one is named; for Docker with an image."""
+    """Of the kind that fits this machine unless one is named; with an image where it has them."""
     kind = config.sandbox.type
     if kind == "auto":
         kind = "docker" if opener is not None else usual_kind(config, find_engine())
-    image = config.sandbox.image
-    if kind == "docker" and image is None:
+    sandboxes = Sandboxes.of(config.sandbox.model_copy(update={"type": kind}), opener)
+    if sandboxes.capabilities.images and sandboxes.config.image is None:
         from clawrl_gym.envs.sandbox.docker.images import SWE_IMAGE
 
-        image = SWE_IMAGE
-    return Sandboxes.of(config.sandbox.model_copy(update={"type": kind, "image": image}), opener)
+        image = sandboxes.config.model_copy(update={"image": SWE_IMAGE})
+        return Sandboxes.of(image, opener)
+    return sandboxes

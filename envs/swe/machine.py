@@ -39,12 +39,12 @@ def settled(config: SweEnvConfig, say: Callable[[str], None]) -> SweEnvConfig:
     if config.sandbox.type != "auto":
         return _with_testable_families(config, say)
     search = find_engine()
-    kind = usual_kind(config, search)
-    if kind == "docker" and search.address is None:
-        raise SandboxError(f"{search.refusal()}{_without_images(config)}")
-    sandbox = config.sandbox.model_copy(update={"type": kind})
+    sandbox = config.sandbox.model_copy(update={"type": usual_kind(config, search)})
     config = config.model_copy(update={"sandbox": sandbox})
-    if kind == "docker":
+    has_images = Sandboxes.of(sandbox).capabilities.images
+    if has_images and search.address is None:
+        raise SandboxError(f"{search.refusal()}{_without_images(config)}")
+    if has_images:
         say(f"env=swe: sandbox=docker, {search.address}")
         return config
     if is_of_this_machine(config):
@@ -62,14 +62,14 @@ def _with_testable_families(
     config: SweEnvConfig, say: Callable[[str], None], why: str = ""
 ) -> SweEnvConfig:
     families = tuple(runners_of_families(config))
-    if config.sandbox.type != "bubblewrap" or not families:
+    if not Sandboxes.of(config.sandbox).capabilities.mounts or not families:
         return config
     reasons = _untestable(config)
     if reasons and (config.families is not None or len(reasons) == len(families)):
-        raise ConfigError(_refusal(reasons))
+        raise ConfigError(_refusal(reasons, config.sandbox.type))
     left = [family for family in families if family not in reasons]
     what = "families" if config.instances == COMPOSED else "repositories"
-    say(f"env=swe: {why}sandbox=bubblewrap, {len(left)} of {len(families)} {what}")
+    say(f"env=swe: {why}sandbox={config.sandbox.type}, {len(left)} of {len(families)} {what}")
     for reason, names in _by_reason(reasons).items():
         say(f"env=swe: left out {', '.join(names)} ({reason})")
     return config.model_copy(update={"families": left}) if reasons else config
@@ -123,10 +123,10 @@ def _untestable(config: SweEnvConfig) -> Mapping[str, str]:
     }
 
 
-def _refusal(reasons: Mapping[str, str]) -> str:
+def _refusal(reasons: Mapping[str, str], kind: str) -> str:
     parts = [f"{', '.join(names)} ({reason})" for reason, names in _by_reason(reasons).items()]
     return (
-        f"the tests of these repositories do not run in sandbox=bubblewrap here: "
+        f"the tests of these repositories do not run in sandbox={kind} here: "
         f"{'; '.join(parts)}; {_FRAMEWORKS}, or name others in env.families"
     )
 

@@ -16,7 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.sandbox.interface import ExecResult, FileData, Sandbox, SandboxSpec
+from clawrl_gym.envs.sandbox.interface import (
+    ExecResult,
+    FileData,
+    Sandbox,
+    SandboxCapabilities,
+    SandboxSpec,
+)
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe.archive import open_archive
 from clawrl_gym.envs.swe.instance import Instance
@@ -103,14 +109,14 @@ def open_repository(
 
     Raises SandboxError without a sandbox, TaskError when the repository cannot be made ready.
     """
-    if instance.image is not None and sandboxes.kind != "docker":
+    if instance.image is not None and not sandboxes.capabilities.images:
         raise TaskError(
             f"instance {instance.id!r} lives in the image {instance.image!r}, which "
             f"sandbox={sandboxes.kind} cannot run: use sandbox=docker"
         )
     if instance.image is None and not instance.files and instance.archive is None:
         raise TaskError(f"instance {instance.id!r} has neither an image nor files")
-    sandbox = sandboxes.open(_spec_of(instance, sandboxes.kind))
+    sandbox = sandboxes.open(_spec_of(instance, sandboxes.capabilities))
     try:
         if instance.image is not None:
             activate(sandbox, timeout_s)
@@ -126,12 +132,12 @@ def open_repository(
         raise
 
 
-def _spec_of(instance: Instance, kind: str) -> SandboxSpec:
-    """What is shown of this machine only bubblewrap shows; an image has its own."""
+def _spec_of(instance: Instance, capabilities: SandboxCapabilities) -> SandboxSpec:
+    """What is shown of this machine not every kind shows; an image has its own."""
     roots = instance.import_roots
     env = dict(_QUIET) | ({"PYTHONPATH": ":".join(roots)} if roots else {})
     mounts = dict[str, str]()
-    if kind == "bubblewrap":
+    if capabilities.mounts:
         mounts |= module_mounts(instance.modules)
         env |= {"PYTHONPATH": ":".join((MODULES_FOLDER, *roots))} if mounts else {}
         if instance.python:

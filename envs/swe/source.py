@@ -103,6 +103,13 @@ def lives_in_images(config: SweEnvConfig) -> bool:
     return any(not is_packed(place) for place in _places_of_rows(config))
 
 
+def needs_of(config: SweEnvConfig) -> Mapping[str, str]:
+    """Capabilities that the instances need of their sandboxes, each with the reason."""
+    if not lives_in_images(config):
+        return {}
+    return {"images": "instances of data sets live in images (env.instances=corpus needs none)"}
+
+
 def is_of_this_machine(config: SweEnvConfig) -> bool:
     """Whether instances are packed repositories, which run with a Python of this machine."""
     return any(is_packed(place) for place in _places_of_rows(config))

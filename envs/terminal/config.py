@@ -55,6 +55,9 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     """Leave out tasks whose grades are not trusted."""
     sandbox: SandboxConfig = SandboxConfig()
 
+    def check_sandbox(self) -> None:
+        self.env_class().check_sandbox(self)
+
     def prepare(self, say: Callable[[str], None]) -> None:
         self.env_class().prepare(self, say)
 

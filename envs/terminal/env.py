@@ -15,7 +15,7 @@ from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.terminal.agent import reply_text
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.machines import Machines
-from clawrl_gym.envs.terminal.source import open_source
+from clawrl_gym.envs.terminal.source import needs_of, open_source
 from clawrl_gym.envs.terminal.submission import Submission
 from clawrl_gym.envs.terminal.task import SUBMIT, Task
 from clawrl_gym.envs.terminal.trial import Trial
@@ -81,8 +81,10 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         super().__init__(config.max_turns, render_mode)
         self._command_timeout_s = config.command_timeout_s
         self._grader_timeout_s = config.grader_timeout_s
-        self._machines = Machines(Sandboxes.of(config.sandbox, open_sandbox))
+        sandboxes = Sandboxes.of(config.sandbox, open_sandbox)
+        self._machines = Machines(sandboxes)
         self._source = open_source(config)
+        sandboxes.require(needs_of(config))
         self._examples = Examples(self._source, self._example_of) if config.example else None
 
     @staticmethod
@@ -91,24 +93,29 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         return open_source(config)
 
     @staticmethod
+    def check_sandbox(config: TerminalEnvConfig) -> None:
+        """Raises ConfigError where the kind of sandbox lacks what the tasks need."""
+        Sandboxes.of(config.sandbox).require(needs_of(config))
+
+    @staticmethod
     def prepare(config: TerminalEnvConfig, say: Callable[[str], None]) -> None:
         """Have the image that tasks without one of their own share. Raises SandboxError.
 
         A task's own image is built or pulled when the task is first drawn.
         """
-        if Sandboxes.of(config.sandbox).kind == "docker":
+        if Sandboxes.of(config.sandbox).capabilities.images:
             from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
 
             ensure_image(config.sandbox.image or TERMINAL_IMAGE, say)
 
     @staticmethod
     def long_preparation(config: TerminalEnvConfig) -> str | None:
-        """Of Docker only; None where an episode can begin at once."""
+        """Where there are images; None where an episode can begin at once."""
         sandboxes = Sandboxes.of(config.sandbox)
         missing = sandboxes.missing_image()
         if (
             missing is None
-            and sandboxes.kind == "docker"
+            and sandboxes.capabilities.images
             and config.tasks not in config.shipped_tasks
         ):
             return "images of tasks are built or pulled when a task is first drawn"

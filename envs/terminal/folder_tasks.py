@@ -146,7 +146,7 @@ def _load(task_id: str, split: Split, folder: Path, features: SandboxFeatures) -
 
 def _key(task: Task, features: SandboxFeatures) -> str:
     """Another one whenever a file of the task, or what its sandboxes are made of, is another."""
-    digest = hashlib.sha256(repr(features).encode())
+    digest = hashlib.sha256(features.key.encode())
     contexts: list[str] = []
     _feed(digest, task, contexts)
     for context in dict.fromkeys(contexts):

@@ -204,7 +204,7 @@ def _verifier_machine(
     folders = ["tests"] if step is None else [f"steps/{step.name}/tests", "tests"]
     for table, folder in zip(tables, folders, strict=True):
         environment = table.environment
-        if environment is not None and environment.docker_image and features.docker:
+        if environment is not None and environment.docker_image and features.images:
             return features.machine(
                 task_folder, _machine_request(task_folder, folder, environment, user)
             )

@@ -1,7 +1,7 @@
 """From what a task says of its machine to a `MachineSpec` that the sandboxes at hand can be.
 
-With Docker images are taken or built as they stand. Bubblewrap carries out the part of a Dockerfile
-that needs no image; what it cannot is refused by name.
+Where sandboxes stand on images, those are taken or built as they stand. Elsewhere the part of a
+Dockerfile that needs no image is carried out; what cannot be is refused by name.
 """
 
 from __future__ import annotations
@@ -46,35 +46,47 @@ class MachineRequest:
 class SandboxFeatures:
     """What the sandboxes of an environment can stand on."""
 
-    docker: bool = False
+    images: bool = False
+    """Images of tasks can be had."""
+    users: bool = False
+    """A task's commands run as the user that it names."""
     rootfs: bool = False
-    """Bubblewrap: a root file system is configured; it stands for whatever base a task names."""
+    """A root file system is configured; it stands for whatever base a task names."""
     network: bool = False
-    """Docker: sandboxes reach the network."""
+    """Sandboxes reach the network."""
     verifier: VerifierMode = "auto"
     only_trusted: bool = False
     """Tasks whose grades are not trusted are refused."""
     sandboxes: str = ""
     """How they are made: what is known of a verifier holds for the same ones."""
 
+    @property
+    def key(self) -> str:
+        """Names these sandboxes in `Task.key`, in the words of all runs before."""
+        return (
+            f"SandboxFeatures(docker={self.images!r}, rootfs={self.rootfs!r}, "
+            f"network={self.network!r}, verifier={self.verifier!r}, "
+            f"only_trusted={self.only_trusted!r}, sandboxes={self.sandboxes!r})"
+        )
+
     def machine(self, task_folder: TaskFolder, request: MachineRequest) -> MachineSpec:
         """Raises TaskError for what the sandboxes at hand cannot be."""
         name = f"{request.folder}/{request.dockerfile}"
-        if self.docker and request.image is not None:
-            return _of_image(Image(request.image), request)
+        if self.images and request.image is not None:
+            return self._of_image(task_folder, Image(request.image), request)
         if task_folder.has(name):
             text = task_folder.text(name)
         elif request.needs_dockerfile and _has_files(task_folder, request.folder):
             raise TaskError(f"{task_folder} has {request.folder!r} but no {name!r}")
         else:
             text = f"FROM {HOST_BASE}\nWORKDIR /root\n"
-        if self.docker and not _stands_on_host(text):
+        if self.images and not _stands_on_host(text):
             task_folder.path(name)  # which must not lead outside
             folder = str(task_folder.path(request.folder))
             image = Image(
                 "", folder, request.dockerfile, request.build_args, request.build_timeout_s
             )
-            return _of_image(image, request)
+            return self._of_image(task_folder, image, request)
         return self._carried_out(task_folder, request, text, f"{task_folder.root}/{name}")
 
     def _carried_out(
@@ -88,23 +100,30 @@ class SandboxFeatures:
                 f"{NEEDS_DOCKER}; or set env.sandbox.rootfs to a folder with that root file "
                 f"system, or write FROM {HOST_BASE} if the sandbox's own programs will do"
             )
-        if request.user not in _ROOT and not self.docker:
-            raise TaskError(
-                f"{task_folder} asks for a user of its own {request.user!r}: {NEEDS_DOCKER}"
-            )
+        self._check_user(task_folder, request)
         return MachineSpec(
             build=tuple(
                 dockerfile.build_steps(parsed, task_folder, request.folder, request.build_timeout_s)
             ),
             workdir=request.workdir or parsed.workdir,
             env=parsed.env | dict(request.env),
-            user=request.user if self.docker else None,
+            user=request.user if self.users else None,
             health=request.health,
         )
 
+    def _of_image(
+        self, task_folder: TaskFolder, image: Image, request: MachineRequest
+    ) -> MachineSpec:
+        self._check_user(task_folder, request)
+        return MachineSpec(
+            image, (), request.workdir, dict(request.env), request.user, request.health
+        )
 
-def _of_image(image: Image, request: MachineRequest) -> MachineSpec:
-    return MachineSpec(image, (), request.workdir, dict(request.env), request.user, request.health)
+    def _check_user(self, task_folder: TaskFolder, request: MachineRequest) -> None:
+        if request.user not in _ROOT and not self.users:
+            raise TaskError(
+                f"{task_folder} asks for a user of its own {request.user!r}: {NEEDS_DOCKER}"
+            )
 
 
 def _stands_on_host(text: str) -> bool:

@@ -54,7 +54,7 @@ class Machines:
         `now`: started now, and not taken from those that stand ready.
         Raises SandboxError, or TaskError for what the task itself got wrong.
         """
-        if machine.image is not None and self._sandboxes.kind != "docker":
+        if machine.image is not None and not self._sandboxes.capabilities.images:
             raise TaskError(f"{label} needs the image {machine.image}: sandbox=docker")
         image = None if machine.image is None else self._find(machine.image)
         workdir = machine.workdir or (image.workdir if image else "/root")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
@@ -42,13 +43,21 @@ def open_source(config: TerminalEnvConfig) -> TaskSource[Task]:
     return FolderTasks.open(folder, _features(config), train_on_verified=config.train_on_verified)
 
 
+def needs_of(config: TerminalEnvConfig) -> Mapping[str, str]:
+    """Capabilities that the tasks need of their sandboxes, each with the reason."""
+    if config.tasks not in (COMPOSED, PLAIN):
+        return {}
+    return {"lists_files": f"tasks of env.tasks={config.tasks} refuse side effects"}
+
+
 def _features(config: TerminalEnvConfig) -> SandboxFeatures:
     sandbox = config.sandbox
-    docker = Sandboxes.of(sandbox).kind == "docker"
+    able = Sandboxes.of(sandbox).capabilities
     return SandboxFeatures(
-        docker,
+        able.images,
+        able.users,
         sandbox.rootfs is not None,
-        network=docker and sandbox.network,
+        network=able.network and sandbox.network,
         verifier=config.verifier,
         only_trusted=config.only_trusted,
         sandboxes=f"{sandbox.type} {sandbox.image} {sandbox.rootfs}",

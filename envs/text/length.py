@@ -2,9 +2,8 @@
 
 The reward is 1 within a tenth of the length, else 1 less the binary logarithm of how many times
 too long or too short the reply is: 0 for twice or half of it, -1 for four times or a quarter, -3
-at least. A policy that writes replies of one length whatever is asked earns at most -0.42 on average
-over the two shipped lengths, whichever length that is: only a reply that follows the request earns
-more.
+at least. Whatever is asked, replies of one length earn at most -0.42 on average
+over the two shipped lengths, whichever it is: only replies that follow the request earn more.
 """
 
 from __future__ import annotations

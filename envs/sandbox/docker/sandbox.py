@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import files
@@ -26,7 +26,12 @@ from clawrl_gym.envs.sandbox.docker.disk import WatchedContainer, disk_watcher
 from clawrl_gym.envs.sandbox.docker.engine import engine_call
 from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
 from clawrl_gym.envs.sandbox.docker.reaper import keep_reaping
-from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
+from clawrl_gym.envs.sandbox.interface import (
+    ExecResult,
+    Limits,
+    SandboxCapabilities,
+    SandboxSpec,
+)
 from clawrl_gym.envs.sandbox.shell import Capture, CommandEnding, Shell, ShellSession
 from clawrl_gym.envs.sandbox.start_line import StartLine
 
@@ -84,6 +89,15 @@ def _create(spec: ContainerSpec) -> Container:
 
 class DockerSandbox:
     """A `Sandbox`; made by `open_docker_sandbox`."""
+
+    capabilities: ClassVar[SandboxCapabilities] = SandboxCapabilities(
+        images=True,
+        users=True,
+        network=True,
+        lists_files=True,
+        pooled=True,
+        node_resource="docker",
+    )
 
     def __init__(self, container: Container) -> None:
         """Start a container that was made, and wait for its shell; remove it when that fails."""

@@ -129,7 +129,7 @@ def _prepare(args: argparse.Namespace, say: Callable[[str], None]) -> BugMaker:
 
 def _python_of(args: argparse.Namespace) -> str:
     """Raises TaskError for a --python that is no environment."""
-    if args.sandbox == "docker":
+    if SANDBOXES.capabilities_of(args.sandbox).images:
         if args.python is not None:
             raise ConfigError("got --python with --sandbox docker, whose --image has a Python")
         return SYSTEM_PYTHON

@@ -1,0 +1,87 @@
+"""The versions of one set of weights that can serve again, and when the next of them is due.
+
+What is kept for how long is not decided here but by `Retention`, which runs once an update is
+recorded.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from clawrl_gym.config import LearnerConfig
+from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.whole_folder import link_folder
+from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
+from clawrl_gym.trainers.retention import size_bytes
+
+_SMALL_BYTES = 1 << 30
+_MOST_UPDATES = 16
+"""Between two checkpoints, however large they are."""
+
+
+class KeptVersions:
+    """See the module's docstring."""
+
+    def __init__(self, config: LearnerConfig, checkpoints: Path, begins_at: int = 0) -> None:
+        """`begins_at`: the version that needs no checkpoint, because its weights can be had
+        again."""
+        self._every = config.checkpoint_every
+        self._checkpoints = checkpoints
+        self.begins_at = begins_at
+
+    def all(self) -> list[int]:
+        """The oldest first; 0 is what the run began with."""
+        return sorted({0, *list_checkpoints(self._checkpoints)})
+
+    def folder(self, version: int) -> Path:
+        """Where the checkpoint of a version lies, or will."""
+        return checkpoint_dir(self._checkpoints, version)
+
+    def checkpoint(self, version: int) -> str | None:
+        """Of a version that is kept; None: the first weights."""
+        folder = self.folder(version)
+        return str(folder) if folder.is_dir() else None
+
+    def needs_checkpoint(self, version: int) -> bool:
+        """Whether its weights could not be had again."""
+        return version != self.begins_at and not self.folder(version).is_dir()
+
+    def to_restart_at(self, version: int) -> str | None:
+        """The checkpoint of the weights that serve; None: a learner has them from the start.
+
+        Raises TrainerError when they were never checkpointed.
+        """
+        if version == self.begins_at:
+            return None
+        if self.needs_checkpoint(version):
+            raise TrainerError(
+                f"the learner died at version {version}, which has no checkpoint: go on from the "
+                "last one with resume=, or take learner.checkpoint_every=1"
+            )
+        return str(self.folder(version))
+
+    def newest(self, version: int) -> int:
+        """The last one up to a version that has a checkpoint, or needs none."""
+        kept = [earlier for earlier in list_checkpoints(self._checkpoints) if earlier <= version]
+        return max(kept, default=self.begins_at)
+
+    def is_due(self, version: int) -> bool:
+        """Whether a version gets a checkpoint."""
+        if self._every != "auto":
+            return version % self._every == 0
+        earlier = [v for v in list_checkpoints(self._checkpoints) if v < version]
+        if not earlier:
+            return True
+        size = size_bytes(self.folder(max(earlier)))
+        updates = min(math.ceil(size / _SMALL_BYTES), _MOST_UPDATES)
+        return version - max(earlier) >= updates
+
+    def keep_again(self, earlier: int, version: int) -> bool:
+        """Make a version an earlier one once more, which takes no room; whether that is kept as
+        files."""
+        source = self.folder(earlier)
+        if source.is_dir():
+            link_folder(source, self.folder(version))
+            return True
+        return False
