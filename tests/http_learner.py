@@ -99,7 +99,7 @@ def _tar(folder: Path) -> bytes:
 # The run's side.
 
 
-class Options(BaseModel):
+class HttpOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
     url: str
     timeout_s: float = Field(600.0, gt=0)
@@ -109,7 +109,7 @@ class Options(BaseModel):
 class HttpLearner:
     """An `AsyncLearner` whose work is done behind a URL."""
 
-    Options = Options
+    Options = HttpOptions
     capabilities: ClassVar[LearnerCapabilities] = LearnerCapabilities(
         adapters=True,
         probe=True,
@@ -119,14 +119,14 @@ class HttpLearner:
         transfers=("name", "folder"),
     )
 
-    def __init__(self, options: Options, setup: LearnerSetup) -> None:
+    def __init__(self, options: HttpOptions, setup: LearnerSetup) -> None:
         self._options = options
         self._setup = setup
         self._http: aiohttp.ClientSession | None = None
 
     @classmethod
     def from_config(cls, config: LearnerConfig, setup: LearnerSetup) -> HttpLearner:
-        return cls(Options.model_validate(config.options), setup)
+        return cls(HttpOptions.model_validate(config.options), setup)
 
     async def ready(self) -> None:
         """Have the host load the model, which travels to it."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -27,6 +28,7 @@ from tests.lessons import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import write_tiny_qwen3
 
 PATH = "tests.http_learner:HttpLearner"
+C = TypeVar("C", RunConfig, ServeConfig)
 
 
 @pytest.fixture(scope="module")
@@ -159,21 +161,19 @@ async def test_what_the_host_refuses_is_told_and_no_death(model_dir: str, tmp_pa
                 await learner._call("use")
 
 
-def configured(kind: type[RunConfig] | type[ServeConfig], **parts: object) -> RunConfig:
-    learner = {"backend": PATH, "options": {"url": "http://127.0.0.1:9"}}
-    learner |= parts.pop("learner", {})  # type: ignore[arg-type]
-    return kind.of({"learner": learner, **parts})  # type: ignore[return-value]
+def configured(kind: type[C], serve: str = "auto", **learner: object) -> C:
+    own = {"backend": PATH, "options": {"url": "http://127.0.0.1:9"}, **learner}
+    return kind.of({"learner": own, "policy": {"serve": serve}})
 
 
 def test_what_it_lacks_is_refused_before_a_start() -> None:
-    ready = {"adapter": {}, "publish": "if_not_worse"}
-    assert not list(unmet_by_learner(configured(RunConfig, learner=ready)))
+    able = configured(RunConfig, adapter={}, publish="if_not_worse")
+    assert not list(unmet_by_learner(able))
     (line,) = unseen_by_learner(configured(RunConfig), sees=True)
     assert f"got learner.backend={PATH}, which has no pictures" in line
-    own = configured(ServeConfig, learner={"adapter": {}}, policy={"serve": "adapters"})
-    (line,) = serving_problems(own)
+    (line,) = serving_problems(configured(ServeConfig, "adapters", adapter={}))
     assert "expected a learner with the capability `users`" in line
-    (line,) = unmet_by_learner(configured(RunConfig, learner={"placement": "apart"}))
+    (line,) = unmet_by_learner(configured(RunConfig, placement="apart"))
     assert "which computes where it is, expected learner.placement=driver" in line
     assert not learns(configured(RunConfig)), "its model takes no memory here"
 

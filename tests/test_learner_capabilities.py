@@ -9,12 +9,12 @@ from clawrl_gym import serve, sft, train
 from clawrl_gym.config import RunConfig, ServeConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import LEARNERS
-from clawrl_gym.core.types import Sample
 from clawrl_gym.run.adapters import served_adapter, serving_problems
 from clawrl_gym.run.learner_demands import unmet_by_learner, unseen_by_learner
 from clawrl_gym.run.needs import learns
 from clawrl_gym.trainers.capabilities import LearnerCapabilities, capabilities_of
 from clawrl_gym.trainers.guard import Review, guard_of
+from clawrl_gym.trainers.sample_batch import SampleBatch
 from tests.own_learners import Reads
 
 BARE = "tests.own_learners:Bare"
@@ -66,7 +66,7 @@ def test_updates_that_are_looked_at_need_a_learner_that_reads() -> None:
 
 
 class _NobodyReads:
-    async def review(self, samples: list[Sample]) -> Review:
+    async def review(self, batch: SampleBatch) -> Review:
         raise AssertionError("nothing was asked")
 
 

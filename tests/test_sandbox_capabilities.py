@@ -27,7 +27,7 @@ LISTING = "tests.own_sandbox:ListingSandbox"
 
 def played(kind: str, **options: object) -> float:
     """The reward of the oracle on the first training task."""
-    env = TerminalEnv(sandbox={"type": kind}, **options)
+    env = TerminalEnv(**TerminalEnvConfig.of({"sandbox": {"type": kind}, **options}).options())
     try:
         env.reset(options={"task": env.task_ids("train")[0]})
         for action in env.solve():
@@ -93,7 +93,7 @@ def test_instances_that_live_in_images_are_refused_where_there_are_none(
     with pytest.raises(ConfigError, match=message):
         config.check_sandbox()
     with pytest.raises(ConfigError, match=message + ".* that has: docker, or a class"):
-        SweEnv(**options)
+        SweEnv(**config.options())
     SweEnvConfig.of({"instances": "easy", "sandbox": {"type": kind}}).check_sandbox()
 
 
