@@ -24,7 +24,7 @@ PROMPT = [5, 6, 7, 8]
 REWARDS = [1.0, 0.0, 0.25, 1.0]
 BETA = 0.05
 TAUS = (0.8, 1.3)
-"""Of sapo, apart from each other and from 1."""
+"""Temperatures of sapo, apart from each other and from 1."""
 DRAW = random.Random(0)
 COMPLETIONS = [[DRAW.randrange(3, VOCAB) for _ in range(n)] for n in (7, 12, 3, 9)]
 OLD_SHIFTS = [[DRAW.gauss(0, 0.3) for _ in completion] for completion in COMPLETIONS]

@@ -40,7 +40,7 @@ PUSHED = floats(1, -1, 1, -1, 1, 1, 1, -1, 0.5, -2, 1, 1, -1, -0.5)
 def loss_and_gradient(
     loss: str, options: dict[str, object], lp: Tensor, old: Tensor, mu: Tensor, advantages: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each token, with where it is clipped."""
+    """Loss and gradient of each token, and where a bound has cut it."""
     leaf = lp.clone().requires_grad_()
     loss_M, clipped_M = build_loss(LossConfig(type=loss, options=options))(
         inputs(leaf, old, mu, advantages)
