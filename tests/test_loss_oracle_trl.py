@@ -91,7 +91,7 @@ def trl_trainer(model_dir: str, folder: Path, scale_rewards: str) -> Any:
 
 
 def trl_results(
-    model_dir: str, folder: Path, scale_rewards: str, kl_correction: bool, loss: str = "dapo"
+    model_dir: str, folder: Path, scale_rewards: str, kl_correction: bool, loss_type: str = "dapo"
 ) -> tuple[list[float], float, Any]:
     """trl's advantages, loss and gradient at a policy that has moved away from the old one."""
     trainer = trl_trainer(model_dir, folder, scale_rewards)
@@ -108,7 +108,7 @@ def trl_results(
     inputs["ref_per_token_logps"] = logprobs + padded(REF_SHIFTS)
     inputs["importance_sampling_ratio"] = padded(weights(kl_correction))
     inputs["num_items_in_batch"] = inputs["completion_mask"].sum()
-    trainer.loss_type = loss
+    trainer.loss_type = loss_type
     trainer.args.sapo_temperature_pos, trainer.args.sapo_temperature_neg = TAUS
     trainer.beta = BETA
     trainer.args.use_bias_correction_kl = kl_correction

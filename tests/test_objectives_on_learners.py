@@ -201,11 +201,11 @@ def _of_token(
 
 def _pushed(config: TrainerConfig, lp: Tensor, old: Tensor, mu: float, advantage: float) -> Tensor:
     """The policy-gradient term of a token; where lp is old, ppo has nothing to clip."""
-    options: Any = config.loss.options
+    options: dict[str, Any] = config.loss.options
     importance = (old - mu).exp().clamp(max=config.tis_cap)
     ratio = (lp - old).exp()
     if config.loss.type == "sapo":
-        tau = options["tau_pos"] if advantage > 0 else options["tau_neg"]
+        tau = float(options["tau_pos"] if advantage > 0 else options["tau_neg"])
         return -importance * advantage * 4 / tau * torch.sigmoid(tau * (ratio - 1))
     if config.loss.type == "dppo":
         p, q = float(old.exp()), math.exp(mu)
