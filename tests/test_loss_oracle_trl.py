@@ -24,7 +24,7 @@ PROMPT = [5, 6, 7, 8]
 REWARDS = [1.0, 0.0, 0.25, 1.0]
 BETA = 0.05
 TAUS = (0.8, 1.3)
-"""Of sapo, apart from each other and from 1."""
+"""Temperatures of sapo, apart from each other and from 1."""
 DRAW = random.Random(0)
 COMPLETIONS = [[DRAW.randrange(3, VOCAB) for _ in range(n)] for n in (7, 12, 3, 9)]
 OLD_SHIFTS = [[DRAW.gauss(0, 0.3) for _ in completion] for completion in COMPLETIONS]
@@ -91,7 +91,7 @@ def trl_trainer(model_dir: str, folder: Path, scale_rewards: str) -> Any:
 
 
 def trl_results(
-    model_dir: str, folder: Path, scale_rewards: str, kl_correction: bool, loss: str = "dapo"
+    model_dir: str, folder: Path, scale_rewards: str, kl_correction: bool, loss_type: str = "dapo"
 ) -> tuple[list[float], float, Any]:
     """trl's advantages, loss and gradient at a policy that has moved away from the old one."""
     trainer = trl_trainer(model_dir, folder, scale_rewards)
@@ -108,7 +108,7 @@ def trl_results(
     inputs["ref_per_token_logps"] = logprobs + padded(REF_SHIFTS)
     inputs["importance_sampling_ratio"] = padded(weights(kl_correction))
     inputs["num_items_in_batch"] = inputs["completion_mask"].sum()
-    trainer.loss_type = loss
+    trainer.loss_type = loss_type
     trainer.args.sapo_temperature_pos, trainer.args.sapo_temperature_neg = TAUS
     trainer.beta = BETA
     trainer.args.use_bias_correction_kl = kl_correction

@@ -40,7 +40,7 @@ PUSHED = floats(1, -1, 1, -1, 1, 1, 1, -1, 0.5, -2, 1, 1, -1, -0.5)
 def loss_and_gradient(
     loss: str, options: dict[str, object], lp: Tensor, old: Tensor, mu: Tensor, advantages: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each token, with where it is clipped."""
+    """Loss and gradient of each token, and where a bound has cut it."""
     leaf = lp.clone().requires_grad_()
     loss_M, clipped_M = build_loss(LossConfig(type=loss, options=options))(
         inputs(leaf, old, mu, advantages)
@@ -105,7 +105,7 @@ def test_dppo_blocks_what_trl_blocks_and_has_its_gradient(
 ) -> None:
     """Masks of trl 1.4.0's DPPOTrainer._compute_divergence_mask with its thresholds, and the mean
     of -advantages * ratio * mask, its loss by the log-prob: numbers that its own code gave."""
-    options = {"divergence": divergence, "ratio_cap": cap}
+    options: dict[str, object] = {"divergence": divergence, "ratio_cap": cap}
     lp, mu = NOW.log(), SAMPLED.log()
     _, gradient, clipped = loss_and_gradient("dppo", options, lp, lp, mu, PUSHED)
     assert clipped.nonzero().flatten().tolist() == blocked
@@ -133,7 +133,9 @@ def test_dppo_has_the_loss_that_skyrl_tests(
 ) -> None:
     """Cases of SkyRL's `test_dppo_policy_loss`: all log-probs were -1 when they were sampled."""
     mu = torch.full((len(lp),), -1.0, dtype=torch.float64)
-    options = {"divergence": divergence, "threshold": threshold, "ratio_cap": None}
+    options: dict[str, object] = {
+        "divergence": divergence, "threshold": threshold, "ratio_cap": None,
+    }  # fmt: skip
     loss, _, _ = loss_and_gradient("dppo", options, floats(*lp), mu, mu, floats(*advantages))
     expected = -(floats(*lp) - mu).exp() * floats(*advantages) * floats(*kept)
     torch.testing.assert_close(loss, expected)

@@ -201,14 +201,14 @@ def _of_token(
 
 def _pushed(config: TrainerConfig, lp: Tensor, old: Tensor, mu: float, advantage: float) -> Tensor:
     """The policy-gradient term of a token; where lp is old, ppo has nothing to clip."""
-    options: Any = config.loss.options
+    options: dict[str, Any] = config.loss.options
     importance = (old - mu).exp().clamp(max=config.tis_cap)
     ratio = (lp - old).exp()
     if config.loss.type == "sapo":
-        tau = options["tau_pos"] if advantage > 0 else options["tau_neg"]
+        tau = float(options["tau_pos"] if advantage > 0 else options["tau_neg"])
         return -importance * advantage * 4 / tau * torch.sigmoid(tau * (ratio - 1))
     if config.loss.type == "dppo":
-        p, q = float(lp.exp()), math.exp(mu)
+        p, q = float(old.exp()), math.exp(mu)
         apart = {
             "tv": abs(p - q),
             "kl": q * math.log(q / p) + (1 - q) * math.log((1 - q) / (1 - p)),
@@ -338,8 +338,8 @@ def test_rounded_weights_learn_in_the_direction_of_the_equation(
     assert metrics["learner/loss"] == pytest.approx(loss.item(), rel=0.05, abs=0.01)
     got = _whole_vector(gradient_of(learner))
     expected = _whole_vector(expected_gradient(own, student))
-    # rounding changes which tokens are a teacher's most likely ones
-    least = 0.9 if "topk, teacher" in objective else 0.99
+    # rounding changes which tokens are a teacher's most likely ones, and which are blocked
+    least = 0.9 if "topk, teacher" in objective or "dppo" in objective else 0.99
     assert float(got @ expected / (got.norm() * expected.norm())) > least
     assert float(got.norm() / expected.norm()) == pytest.approx(1, abs=0.1)
 

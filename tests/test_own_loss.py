@@ -132,6 +132,10 @@ def raising(tokens):
 
 def in_place(tokens):
     return cg.TokenLoss(tokens.logprobs_M.mul_(2))
+
+
+def changing(tokens):
+    return cg.TokenLoss(-tokens.ratio_M * tokens.advantages_M.clamp_(max=0.5))
 '''
 
 
@@ -236,6 +240,8 @@ def test_a_gradient_without_numbers_is_found_before_a_run() -> None:
         try_loss(own("root"))
     with pytest.raises(ConfigError, match="made-up tokens before the start"):
         try_loss(own("in_place"))
+    with pytest.raises(ConfigError, match="own_losses:changing changed what it was given, expect"):
+        try_loss(own("changing"))
 
 
 @pytest.mark.parametrize("loss", [*OURS, "own_losses:clipped", "examples.own_loss:tapered"])

@@ -1,7 +1,7 @@
-"""The loss that a configuration names, bound to its options, and what it gives checked.
+"""The loss that a configuration names, bound to its options; its results are checked.
 
-What a loss returns is looked at each time, since one of somebody's own may fail at any batch: it is
-then an error of the trainer that names the loss, and no weight is changed.
+A loss of somebody's own may fail at any batch, so each result is looked at. A wrong one is an error
+of the trainer that names the loss, and changes no weight.
 """
 
 from __future__ import annotations

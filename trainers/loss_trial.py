@@ -9,8 +9,8 @@ from clawrl_gym.trainers.loss_function import LossFunction
 from clawrl_gym.trainers.token_loss import LossInputs, ratio
 
 _LENGTHS = (5, 1, 10)
-"""Of the made-up sequences."""
-_CAP = 2.0
+"""Tokens of each made-up sequence."""
+_TIS_CAP = 2.0
 
 
 def try_loss(loss: LossFunction) -> None:
@@ -25,6 +25,7 @@ def try_loss(loss: LossFunction) -> None:
 
 def _try(loss: LossFunction, moved: float) -> None:
     count = sum(_LENGTHS)
+    advantages_M = torch.arange(count) % 3 - 1.0
     draw = torch.Generator().manual_seed(0)
     old_M, shift_M, other_M = (torch.randn(count, generator=draw) for _ in range(3))
     old_M = -old_M.exp()
@@ -34,15 +35,22 @@ def _try(loss: LossFunction, moved: float) -> None:
         logprobs_M=lp_M,
         old_M=old_M,
         behaviour_M=behaviour_M,
-        advantages_M=torch.arange(count) % 3 - 1.0,
-        importance_M=ratio(old_M, behaviour_M).clamp(max=_CAP),
+        advantages_M=advantages_M,
+        importance_M=ratio(old_M, behaviour_M).clamp(max=_TIS_CAP),
         rows_M=torch.arange(len(_LENGTHS)).repeat_interleave(torch.tensor(_LENGTHS)),
     )
+    before = [stream.detach().clone() for stream in (lp_M, old_M, behaviour_M, advantages_M)]
     try:
         loss_M, _ = loss(tokens)
         loss_M.sum().backward()  # type: ignore[no-untyped-call]
     except (TrainerError, RuntimeError) as error:
         raise ConfigError(f"{error} (tried on {count} made-up tokens before the start)") from error
+    after = (lp_M, old_M, behaviour_M, advantages_M)
+    if not all(torch.equal(one, other) for one, other in zip(before, after, strict=True)):
+        raise ConfigError(
+            f"the loss {loss.name} changed what it was given, expected it to make tensors of its "
+            "own: others read these after it"
+        )
     gradient_M = lp_M.grad
     if gradient_M is None or not gradient_M.isfinite().all():
         raise ConfigError(

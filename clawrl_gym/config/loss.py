@@ -23,7 +23,7 @@ class LossConfig(Part):
     gradient fades as the ratio leaves 1; `dppo`: bounded by how far a token's probability is from
     the policy that sampled; or a function of your own: package.module:name."""
     options: dict[str, object] = Field(default_factory=dict)
-    """Of this loss. ppo, gspo, cispo: clip_low, clip_high; sapo: tau_pos, tau_neg; dppo:
+    """Options of the loss. ppo, gspo, cispo: clip_low, clip_high; sapo: tau_pos, tau_neg; dppo:
     divergence, threshold, ratio_cap; one of your own: as the annotation of its `options` says."""
 
     @model_validator(mode="before")

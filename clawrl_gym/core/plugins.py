@@ -72,8 +72,8 @@ class Seam:
     takes: Literal["class", "function"] = "class"
     """A function is called with `plain`, and its options if it takes any."""
     says_options: bool = False
-    """A configuration says all options of ours too, the defaults among them: their modules import
-    nothing heavy."""
+    """Whether a configuration says all options of ours, defaults included. Their modules then
+    import nothing heavy."""
     words: tuple[str, ...] = ()
     """Values of the key that name no class."""
     capabilities: str | None = None

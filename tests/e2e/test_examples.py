@@ -61,6 +61,17 @@ class Signed(cg.Algorithm):
         ]
 
 
+class Tempering(BaseModel):
+    power: float = 1.0
+
+
+def tempered(tokens, options: Tempering):
+    """PPO without a bound, whose ratio has a power; all tokens count as clipped, to be seen."""
+    ratio_M = tokens.ratio_M ** options.power
+    loss_M = -ratio_M * tokens.advantages_M * tokens.importance_M
+    return cg.TokenLoss(loss_M, tokens.advantages_M != 0)
+
+
 class Pessimist:
     """Every turn is bad."""
 
@@ -143,6 +154,8 @@ def outside(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             "env.max_turns=1",
             "trainer.algorithm=outside_pkg.seams:Signed",
             "trainer.options.scale=0.5",
+            "loss=outside_pkg.seams:tempered",
+            "trainer.loss.options.power=0.5",
             "judge=outside_pkg.seams:Pessimist",
             "agent=outside_pkg.seams:Polite",
             "learner=outside_pkg.learner:Noting",
@@ -180,6 +193,7 @@ def test_every_seam_takes_a_class_of_an_outside_package(outside: Path) -> None:
     assert all(str(turn.messages[0]["content"]).startswith("Please") for turn in turns)
     rows = runs.metrics(outside)
     assert any(row.get("judge/mean") == -1.0 for row in rows)
+    assert [row["learner/clip_share"] for row in rows if "learner/clip_share" in row] == [1.0, 1.0]
 
 
 def test_an_environment_of_ones_own_trains_unchanged(outside: Path) -> None:

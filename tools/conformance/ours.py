@@ -42,7 +42,7 @@ _OPTIONS = {
     "sapo": ("tau_pos", "tau_neg"),
     "dppo": ("divergence", "threshold", "ratio_cap"),
 }
-"""Settings of a file that are options of its loss; of all others the two of clipping."""
+"""Settings of a file that are options of its loss; the others have the two of clipping."""
 _WHOLE = 1 << 20
 
 

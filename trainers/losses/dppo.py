@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SMALLEST_REST = 1e-8
-"""Of the probability of all other tokens, whose log is taken."""
+"""Lower bound of the probability of all other tokens, whose log is taken."""
 
 
 class TrustRegion(BaseModel):
@@ -28,9 +28,11 @@ class TrustRegion(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     divergence: Literal["tv", "kl"] = "tv"
-    """Of the sampled token against all others: total variation, or KL(sampling || learner)."""
+    """Distance of the sampled token's probability, against that of all others: total variation, or
+    KL(sampling || learner)."""
     threshold: float | None = Field(None, gt=0)
-    """None: 0.15 for `tv` and 0.05 for `kl`, as in the paper's appendix C."""
+    """Divergence above which a token is blocked. None: 0.15 for `tv` and 0.05 for `kl`, as in the
+    paper's appendix C."""
     ratio_cap: float | None = Field(20.0, ge=1)
     """Largest weight of a token, as in verl and trl. None: no bound, as in the paper's equation;
     section 5.4 warns of small ones."""

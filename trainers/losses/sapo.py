@@ -18,10 +18,10 @@ class Gates(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tau_pos: float = Field(1.0, gt=0)
-    """Of tokens with an advantage above 0."""
+    """Temperature of tokens with an advantage above 0."""
     tau_neg: float = Field(1.05, gt=0)
-    """Of all others: what is made rarer raises all other tokens, so the paper lets it fade
-    faster."""
+    """Temperature of all others. Making a token rarer raises every other one, so the paper lets
+    it fade faster."""
 
 
 def sapo(tokens: LossInputs, options: Gates) -> TokenLoss:
