@@ -18,6 +18,7 @@ import asyncio
 import io
 import json
 import shutil
+import signal
 import sys
 import tarfile
 import tempfile
@@ -359,6 +360,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A learner behind HTTP.")
     parser.add_argument("--port", type=int, default=0)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory() as folder:
         server = serve(Host(Path(folder)), arguments.port)
         sys.stdout.write(f"http://127.0.0.1:{server.server_port}\n")

@@ -26,7 +26,7 @@ _READS = ("probe", "review", "use", "forget")
 def unmet_by_learner(config: CommandConfig) -> Iterator[str]:
     """What the configured learner lacks, with what to do instead. Raises ConfigError where it
     cannot be found."""
-    if isinstance(config, ServeConfig) and not config.learn:
+    if not _learns(config):
         return
     learner, able = config.learner, capabilities_of(config.learner)
     named = f"learner.backend={learner.backend}"
@@ -77,8 +77,12 @@ def _other_calls(backend: str, able: LearnerCapabilities) -> Iterator[str]:
 
 def unseen_by_learner(config: CommandConfig, *, sees: bool) -> Iterator[str]:
     """The same of a model that sees."""
-    if sees and not capabilities_of(config.learner).pictures:
+    if sees and _learns(config):
         yield from lacking(config, "pictures", f"policy.model={config.policy.model!r} sees")
+
+
+def _learns(config: CommandConfig) -> bool:
+    return not isinstance(config, ServeConfig) or config.learn
 
 
 def lacking(config: CommandConfig, capability: str, why: str) -> Iterator[str]:

@@ -131,7 +131,8 @@ def preflight_sft(config: SftConfig) -> SftPlan:
             "got no data, expected chats, a run's folder or demonstrations: "
             "python -m clawrl_gym.sft chats.jsonl, or demonstrations=200 env=NAME"
         )
-    if not capabilities_of(config.learner).supervised:
+    able = capabilities_of(config.learner)
+    if able.remote or not able.supervised:
         problems.lines.append(
             f"got learner.backend={config.learner.backend}, expected torch: no other one learns "
             "from supervision"
