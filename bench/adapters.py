@@ -23,9 +23,9 @@ from pathlib import Path
 
 from bench.swap import PROMPT_TOKENS, REPLY_TOKENS, make_adapter
 from clawrl_gym.config import AdapterConfig, PolicyConfig
-from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
 
 SETTLING_S = 2.0
 

@@ -30,9 +30,9 @@ from safetensors.torch import load_file, save_file
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import NotServed
-from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.models import resolve_device, resolve_model
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
 from clawrl_gym.run.proofs import Proofs
 from clawrl_gym.trainers.learner import Learner
 

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Literal
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
-from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
 
 Form = Literal["weights", "adapters"]
 Gap = tuple[float, float]

@@ -27,8 +27,8 @@ import psutil
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
 
 PROMPT_TOKENS, REPLY_TOKENS, LEARNED = 64, 96, 8
 IDS = (100, 5000)

@@ -15,8 +15,8 @@ from pathlib import Path
 from aiohttp import web
 
 from clawrl_gym.core.descendants import die_with_parent, forks_die_with_parent
-from clawrl_gym.policy.server import PolicyServer
-from clawrl_gym.policy.vllm_process import FORKSERVER_VARIABLE, forked_for
+from clawrl_gym.policy.vllm.process import FORKSERVER_VARIABLE, forked_for
+from clawrl_gym.policy.vllm.server import PolicyServer
 
 
 class StubServer(PolicyServer):

@@ -13,10 +13,10 @@ import pytest
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError, ShipmentError
 from clawrl_gym.core.log_files import PROGRAM_FULL_BYTES, files_of_log, full_files
-from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine_host import EngineHost
 from clawrl_gym.policy.model_source import ModelSource, source_of
+from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
 from tests.stub_engine import StubServer, digest
 from tests.tiny_models import write_safetensors
 from tests.waiting import until

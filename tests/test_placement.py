@@ -10,10 +10,10 @@ import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.policy.shape import shape_of_hub_model
 from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.policy.vllm.server import PolicyServer
 from clawrl_gym.run.cards import CardPlan, card_lines, plan_card
 from clawrl_gym.run.cluster import Cluster
 from clawrl_gym.run.configure import load_config

@@ -16,9 +16,9 @@ import pytest
 
 from clawrl_gym.config import LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, PolicyUnavailable
-from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
 from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.run.admission import compare_machine
 from clawrl_gym.run.engine_actor import RayProcess, put_chunk

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from clawrl_gym.policy.adapter_load import AdapterLoad
 from clawrl_gym.policy.adapters import Adapter
-from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.serving_folder import Take
-from clawrl_gym.policy.swap import WeightSwap
+from clawrl_gym.policy.vllm.adapter_load import AdapterLoad
+from clawrl_gym.policy.vllm.server import PolicyServer
+from clawrl_gym.policy.vllm.swap import WeightSwap
 
 Hold = Callable[[], AbstractContextManager[None]]
 """Keeps new requests away while it is entered."""

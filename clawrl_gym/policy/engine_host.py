@@ -21,8 +21,8 @@ from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.shipment import Get, Shipment, receive
 from clawrl_gym.policy.model_cache import ModelCache
 from clawrl_gym.policy.model_source import ModelFinder, ModelSource
-from clawrl_gym.policy.server import PolicyServer
-from clawrl_gym.policy.swap import WeightSwap
+from clawrl_gym.policy.vllm.server import PolicyServer
+from clawrl_gym.policy.vllm.swap import WeightSwap
 
 MakeServer = Callable[..., PolicyServer]
 _NEWS_S = 2.0

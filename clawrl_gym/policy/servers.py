@@ -29,14 +29,14 @@ from typing import Any, TypeVar
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError, NotServed, PolicyError
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.policy import launch
 from clawrl_gym.policy.adapters import Adapter, Adapters
-from clawrl_gym.policy.client import PolicyClient, WithPictures
 from clawrl_gym.policy.engine import Engine, Hold, LocalEngine
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.models import visible_gpus
-from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.serving_folder import Take
+from clawrl_gym.policy.vllm import launch
+from clawrl_gym.policy.vllm.client import PolicyClient, WithPictures
+from clawrl_gym.policy.vllm.server import PolicyServer
 
 _AGAIN_S = 300.0
 """Until a server that was given up is tried again, while others serve."""

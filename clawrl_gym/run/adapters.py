@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from clawrl_gym.config import AdapterConfig, CommandConfig
-from clawrl_gym.policy.launch import ADAPTER_RANKS
 from clawrl_gym.policy.models import Device
+from clawrl_gym.policy.vllm.launch import ADAPTER_RANKS
 
 
 def served_adapter(

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from clawrl_gym.config import EvaluateConfig, RunConfig, ServeConfig
-from clawrl_gym.policy.launch import compile_cache
 from clawrl_gym.policy.models import Device
+from clawrl_gym.policy.vllm.launch import compile_cache
 from clawrl_gym.run.workload import GPU_EAGER_TOKENS_PER_S, workload_of
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)

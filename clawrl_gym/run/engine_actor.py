@@ -12,7 +12,7 @@ from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, PolicyError
 from clawrl_gym.core.shipment import Handle
 from clawrl_gym.policy.engine_host import EngineHost, MakeServer
-from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.vllm.server import PolicyServer
 from clawrl_gym.run.actors import last_line
 from clawrl_gym.run.placement import EngineNeeds
 

@@ -19,13 +19,13 @@ from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.log_files import rotate_program_log
 from clawrl_gym.core.shipment import Shipment
-from clawrl_gym.policy import launch
 from clawrl_gym.policy.adapters import Adapter
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine import Hold
 from clawrl_gym.policy.engine_host import News
 from clawrl_gym.policy.servers import OnPhase
 from clawrl_gym.policy.serving_folder import Take
+from clawrl_gym.policy.vllm import launch
 from clawrl_gym.run.engine_actor import Lost, RayProcess
 from clawrl_gym.run.placement import EngineNeeds
 

@@ -10,10 +10,10 @@ from clawrl_gym.config import CommandConfig, EvaluateConfig, LearnerConfig, Serv
 from clawrl_gym.core import provenance
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.abilities import Abilities, abilities_of
-from clawrl_gym.policy.launch import reserve_port
 from clawrl_gym.policy.models import Device, find_model, resolve_device, sees
 from clawrl_gym.policy.servable import model_problems, setting_problems
 from clawrl_gym.policy.shape import ModelShape, shape_of_folder, shape_of_hub_model
+from clawrl_gym.policy.vllm.launch import reserve_port
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.run.adapters import serving_problems
 from clawrl_gym.run.cards import plan_card, words

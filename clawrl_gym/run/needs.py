@@ -13,10 +13,10 @@ from pathlib import Path
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, LearnerConfig, PolicyConfig
 from clawrl_gym.core import provenance
-from clawrl_gym.policy.launch import ADAPTER_RANKS, adapter_slots
 from clawrl_gym.policy.memory import EngineMemory, engine_memory
 from clawrl_gym.policy.models import Device
 from clawrl_gym.policy.shape import ModelShape
+from clawrl_gym.policy.vllm.launch import ADAPTER_RANKS, adapter_slots
 from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.folder import MIN_FREE_BYTES, free_bytes
 from clawrl_gym.trainers.memory import (

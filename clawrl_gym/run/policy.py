@@ -31,10 +31,10 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
-from clawrl_gym.policy.launch import adapter_slots
 from clawrl_gym.policy.models import checkpoint_dtype, picture_ids, resolve_device, sees
 from clawrl_gym.policy.servers import MakeEngine, PolicyServers, Prove
 from clawrl_gym.policy.serving_folder import Take
+from clawrl_gym.policy.vllm.launch import adapter_slots
 from clawrl_gym.policy.whole_model import holds_adapter, write_whole
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run.folder import RunFolder

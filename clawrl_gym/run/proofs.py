@@ -8,10 +8,10 @@ from functools import partial
 
 from clawrl_gym.config import LearnerConfig, PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
-from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.models import Device
 from clawrl_gym.policy.probe import GAP, REFUSED, Finding, Probe, Reading
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.client import PolicyClient
 
 _AT_ONCE = 3
 """Readings in one batch, when the engine's noise is measured."""

@@ -23,8 +23,8 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.judge.language import load_languages
 from clawrl_gym.judge.queue import JudgeQueue
-from clawrl_gym.policy.launch import adapter_slots
 from clawrl_gym.policy.models import resolve_device
+from clawrl_gym.policy.vllm.launch import adapter_slots
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.training_time import TrainingTime
 from clawrl_gym.run.clients import key_of, key_place

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.policy.client import PolicyClient
-from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.vllm.client import PolicyClient
+from clawrl_gym.policy.vllm.server import PolicyServer
 
 CONFIG = PolicyConfig(max_model_len=1024, kv_cache_gb=0.125, start_timeout_s=240)
 

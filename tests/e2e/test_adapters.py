@@ -19,9 +19,9 @@ import yaml
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
-from clawrl_gym.policy.launch import adapter_slots
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.client import Generation, PolicyClient, Sampling
+from clawrl_gym.policy.vllm.launch import adapter_slots
 from clawrl_gym.run.export import export_run
 from clawrl_gym.run.proofs import Proofs
 from clawrl_gym.trainers.learner import Learner

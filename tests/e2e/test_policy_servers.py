@@ -11,10 +11,10 @@ import pytest
 
 from clawrl_gym.core.errors import PolicyUnavailable
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Piece, message_of
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
 from tests.e2e.served import CONFIG, tree
 from tests.scripted_model import make_scripted_model
 

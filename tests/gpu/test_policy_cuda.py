@@ -9,10 +9,10 @@ import pytest
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.client import Generation, Sampling
 from clawrl_gym.policy.models import resolve_device
 from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.swap import WeightSwap
+from clawrl_gym.policy.vllm.client import Generation, Sampling
+from clawrl_gym.policy.vllm.swap import WeightSwap
 from tests.e2e.served import Served
 from tests.tiny_models import logprobs_by_transformers
 

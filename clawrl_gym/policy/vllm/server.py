@@ -23,13 +23,13 @@ from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.log_files import rotate_program_log
 from clawrl_gym.core.scratch import Scratch
-from clawrl_gym.policy import launch
 from clawrl_gym.policy.adapters import Adapters
-from clawrl_gym.policy.client import Health, PolicyClient, Sampling
-from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
 from clawrl_gym.policy.models import Device, check_context, resolve_device
-from clawrl_gym.policy.server_log import WITHOUT_A_WORD, ServerLog, advice
 from clawrl_gym.policy.serving_folder import ServingFolder
+from clawrl_gym.policy.vllm import launch
+from clawrl_gym.policy.vllm.client import Health, PolicyClient, Sampling
+from clawrl_gym.policy.vllm.forkserver import ForkServer, ServerProcess, signal_group
+from clawrl_gym.policy.vllm.server_log import WITHOUT_A_WORD, ServerLog, advice
 
 _STOP_S = 3.0
 _POLL_S = 0.2

@@ -14,7 +14,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.files import cache_root
 from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.policy.models import Device, checkpoint_dtype, sees
-from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
+from clawrl_gym.policy.vllm.process import PARENT_VARIABLE
 from clawrl_gym.policy.weights import layer_shapes, weight_files
 
 HOST = "127.0.0.1"
@@ -93,19 +93,22 @@ def command(
     """
     # vLLM's own `auto` would serve a float32 checkpoint in bfloat16
     dtype = checkpoint_dtype(model_dir) if config.dtype == "auto" else config.dtype
-    argv = [sys.executable, "-m", "clawrl_gym.policy.vllm_process"]
+    argv = [sys.executable, "-m", "clawrl_gym.policy.vllm.process"]
     argv += ["--model", str(path or model_dir), "--served-model-name", MODEL_NAME]
     argv += ["--dtype", dtype]
     argv += ["--host", host, "--port", str(port)]
     argv += ["--max-model-len", str(config.max_model_len)]
     argv += ["--max-num-seqs", str(config.max_num_seqs + PROBE_SEATS)]
     argv += ["--scheduling-policy", "priority"]
-    argv += ["--scheduler-cls", "clawrl_gym.policy.scheduler.make"]
+    argv += ["--scheduler-cls", "clawrl_gym.policy.vllm.scheduler.make"]
     argv += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
     argv += ["--generation-config", "vllm", "--enable-prefix-caching"]
-    argv += ["--worker-extension-cls", "clawrl_gym.policy.worker_extension.Reload"]
-    argv += ["--middleware", "clawrl_gym.policy.middleware.PolicyRoutes"]
-    argv += ["--middleware", "clawrl_gym.policy.middleware.RequireKey"]  # the last one is outermost
+    argv += ["--worker-extension-cls", "clawrl_gym.policy.vllm.worker_extension.Reload"]
+    argv += ["--middleware", "clawrl_gym.policy.vllm.middleware.PolicyRoutes"]
+    argv += [
+        "--middleware",
+        "clawrl_gym.policy.vllm.middleware.RequireKey",
+    ]  # the last one is outermost
     argv += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
     argv += ["--disable-fastapi-docs"]
     if sees(model_dir):
@@ -125,7 +128,7 @@ def command(
     if device == "cpu":
         argv += ["--kv-cache-memory-bytes", str(int(config.kv_cache_gb * 2**30))]
         argv += ["--distributed-executor-backend", "uni"]
-        argv += ["--worker-cls", "clawrl_gym.policy.cpu_worker.CpuWorker"]
+        argv += ["--worker-cls", "clawrl_gym.policy.vllm.cpu_worker.CpuWorker"]
     else:
         argv += ["--gpu-memory-utilization", str(config.gpu_memory_utilization)]
     return argv
