@@ -8,6 +8,8 @@ import pytest
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.policy.adapters import adapter_slots
+from clawrl_gym.policy.port import reserve_port
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.policy.vllm import launch
 
@@ -75,8 +77,8 @@ def test_adapters_get_room_for_their_rank_and_are_off_without_one(
 
 @pytest.mark.parametrize(("users", "slots"), [(0, 4), (1, 4), (5, 8), (29, 32), (200, 32)])
 def test_each_user_has_an_adapters_room_up_to_a_bound(users: int, slots: int) -> None:
-    assert launch.adapter_slots(PolicyConfig(), users) == slots
-    assert launch.adapter_slots(PolicyConfig(max_adapters=2), users) == 2
+    assert adapter_slots(PolicyConfig(), users) == slots
+    assert adapter_slots(PolicyConfig(max_adapters=2), users) == 2
 
 
 def test_an_adapter_of_all_layers_leaves_the_output_head_alone() -> None:
@@ -135,7 +137,7 @@ def test_an_eager_engine_on_a_cpu_needs_no_compiler() -> None:
 
 
 def test_a_reserved_port_is_kept_for_the_server_which_can_listen_there_again_and_again() -> None:
-    with launch.reserve_port(0) as reserved:
+    with reserve_port(0) as reserved:
         port = reserved.getsockname()[1]
         assert port >= 1024
         for _ in range(2):
@@ -150,7 +152,7 @@ def test_a_reserved_port_is_kept_for_the_server_which_can_listen_there_again_and
 def test_a_port_behind_the_last_one_is_a_configuration_error() -> None:
     """Of the second server when the first has the last port."""
     with pytest.raises(ConfigError, match=r"policy\.port=65536 .*smaller policy\.port"):
-        launch.reserve_port(65536)
+        reserve_port(65536)
 
 
 def test_a_port_that_is_taken_is_a_configuration_error() -> None:
@@ -159,7 +161,7 @@ def test_a_port_that_is_taken_is_a_configuration_error() -> None:
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"policy\.port={port} .*another program"):
-            launch.reserve_port(port)
+            reserve_port(port)
 
 
 def test_a_server_names_its_model_as_every_other_run_does() -> None:

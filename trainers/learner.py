@@ -1,8 +1,8 @@
 """The learner: samples in, one update of the weights, weights out.
 
 Blind to the algorithm: it reads ids, behaviour log-probs, advantages and lessons. The proximal
-policy of the clipped surrogate is always the learner itself before the update; what vLLM sampled
-with, however many versions ago, enters through the truncated importance weight only.
+policy of the clipped surrogate is always the learner itself before the update; what the engine
+sampled with, however many versions ago, enters through the truncated importance weight only.
 """
 
 from __future__ import annotations

@@ -478,6 +478,19 @@ ALGORITHMS = Seam(
     base="clawrl_gym.trainers.algorithm:Algorithm",
     from_config=("config", "group_size"),
 )  # fmt: skip
+ENGINES = Seam(
+    "engine", "policy.engine", "policy.options", "clawrl_gym.engines",
+    builtin={
+        "vllm": "clawrl_gym.policy.vllm.engine:VllmEngine",
+    },
+    fields=("label", "capabilities", "alive", "secrets"),
+    methods=(
+        "problems", "device", "has_compiled", "reserve", "when_lost", "connect", "start", "stop",
+        "watch",
+    ),
+    coroutines=("start", "stop", "watch"),
+    plain=("setup",),
+)  # fmt: skip
 ENVIRONMENTS = Seam(
     "environment", "env.type", "env", "clawrl_gym.envs",
     builtin={
@@ -546,7 +559,8 @@ SANDBOXES = Seam(
 SEAMS = {
     seam.name: seam
     for seam in (
-        AGENTS, ALGORITHMS, ENVIRONMENTS, HINT_SOURCES, JUDGES, LEARNERS, LOGGERS, SANDBOXES,
+        AGENTS, ALGORITHMS, ENGINES, ENVIRONMENTS, HINT_SOURCES, JUDGES, LEARNERS, LOGGERS,
+        SANDBOXES,
     )
 }  # fmt: skip
 """By name."""

@@ -18,8 +18,8 @@ from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
-from clawrl_gym.policy.call_text import FORMATS, CallReading, CallText, MarkedJson
 from clawrl_gym.policy.generation import Delta, message_of
+from clawrl_gym.policy.vllm.call_text import FORMATS, CallReading, CallText, MarkedJson
 from clawrl_gym.policy.vllm.objects import (
     ChatCompletionRequest,
     CompletionOutput,
