@@ -482,6 +482,7 @@ ENGINES = Seam(
     "engine", "policy.engine", "policy.options", "clawrl_gym.engines",
     builtin={
         "vllm": "clawrl_gym.policy.vllm.engine:VllmEngine",
+        "openai": "clawrl_gym.policy.openai.engine:OpenAiEngine",
     },
     fields=("label", "capabilities", "alive", "secrets"),
     methods=(
