@@ -15,7 +15,14 @@ from pathlib import Path
 
 from clawrl_gym.config import CommandConfig, EnvConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.plugins import AGENTS, ALGORITHMS, ENVIRONMENTS, LEARNERS, SANDBOXES
+from clawrl_gym.core.plugins import (
+    AGENTS,
+    ALGORITHMS,
+    ENGINES,
+    ENVIRONMENTS,
+    LEARNERS,
+    SANDBOXES,
+)
 
 _MAX_MB = 64
 _LEFT_OUT = frozenset({"__pycache__", "clawrl_gym", "node_modules", "runs", "site-packages"})
@@ -26,6 +33,7 @@ and a copy would hide it."""
 def foreign_modules(config: CommandConfig, envs: Iterable[EnvConfig]) -> set[str]:
     """The top-level modules of classes that are not this package's, as a run names them."""
     paths = [ALGORITHMS.path(config.trainer.algorithm), LEARNERS.path(config.learner.backend)]
+    paths.append(ENGINES.path(config.policy.engine))
     domains = config.domains.values() if isinstance(config, RunConfig) else ()
     types = {domain.agent.type for domain in domains} - set(AGENTS.words)
     paths += map(AGENTS.path, sorted(types))
