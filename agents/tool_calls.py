@@ -135,7 +135,7 @@ def calls_of(reply: Message) -> tuple[Call, ...]:
 
 
 def message_of(reply: Reply) -> Message:
-    """A reply as vLLM parses it."""
+    """A reply as the engine parses it."""
     if not reply.calls:
         return {"role": "assistant", "content": reply.content}
     return {

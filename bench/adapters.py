@@ -23,7 +23,8 @@ from pathlib import Path
 
 from bench.swap import PROMPT_TOKENS, REPLY_TOKENS, make_adapter
 from clawrl_gym.config import AdapterConfig, PolicyConfig
-from clawrl_gym.policy.client import PolicyClient, Sampling
+from clawrl_gym.policy.generation import Sampling
+from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.servers import PolicyServers
 
@@ -31,7 +32,7 @@ SETTLING_S = 2.0
 
 
 async def tokens_a_second(
-    client: PolicyClient, users: list[tuple[str, int]], streams: int, seconds: float
+    client: EngineClient, users: list[tuple[str, int]], streams: int, seconds: float
 ) -> tuple[float, list[float]]:
     """With a stream after the other of each of `users`: a name and a version. Also for how many
     seconds each request waited for its first token."""

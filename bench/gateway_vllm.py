@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 
@@ -31,6 +31,7 @@ from clawrl_gym.config import GatewayConfig, PolicyConfig, SamplingConfig
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.engine import VllmEngine
 from clawrl_gym.store import Store, StoreReader
 
 REPLY_TOKENS = 64
@@ -57,7 +58,7 @@ async def host(folder: Path) -> None:
     url = await gateway.start()
     try:
         await servers.start()
-        vllm = servers.servers[0]
+        vllm = cast(VllmEngine, servers.engines[0]).server
         tell({"url": url, "key": gateway.key, "vllm": vllm.base_url, "vllm_key": vllm.key})
         lines = await stdin()
         version = 0

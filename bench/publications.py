@@ -30,9 +30,11 @@ from safetensors.torch import load_file, save_file
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import NotServed
-from clawrl_gym.policy.client import PolicyClient, Sampling
-from clawrl_gym.policy.models import resolve_device, resolve_model
+from clawrl_gym.policy.generation import Sampling
+from clawrl_gym.policy.interface import EngineClient
+from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.build import vllm_device
 from clawrl_gym.run.proofs import Proofs
 from clawrl_gym.trainers.learner import Learner
 
@@ -57,7 +59,7 @@ class Rig:
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options, self.folder = options, folder
         self.model = resolve_model(options.model)
-        self.device = resolve_device("auto")
+        self.device = vllm_device("auto")
         form = AdapterConfig(rank=8, alpha=32) if options.form == "adapters" else None
         self.learner = Learner(
             TrainerConfig(), LearnerConfig(adapter=form), str(self.model), 0, self.device
@@ -182,7 +184,7 @@ async def measure(rig: Rig) -> Seen:
     return seen
 
 
-async def _until_running(client: PolicyClient, count: int) -> None:
+async def _until_running(client: EngineClient, count: int) -> None:
     while (await client.metrics())["running"] < min(count, 128) / 2:  # noqa: ASYNC110
         await asyncio.sleep(0.1)
 

@@ -17,17 +17,19 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import aiohttp
 
 from bench.gateway import REPLY_TOKENS
 from bench.rollout import Instant, Load, Usage, rollouts
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.fleet import Fleet
+from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.engine import VllmEngine
+from clawrl_gym.policy.vllm.server import PolicyServer
 from clawrl_gym.run import cluster
 
 _WARM_UP_S = 2.0
@@ -116,7 +118,7 @@ async def alone(server: PolicyServer, in_flight: int, seconds: float) -> Measure
 
 
 async def through(
-    fleet: Fleet[PolicyClient], model: str, in_flight: int, seconds: float
+    fleet: Fleet[EngineClient], model: str, in_flight: int, seconds: float
 ) -> Measured:
     async with rollouts(fleet, model, in_flight, workers=1) as (gateway, environments):
         stats = gateway.stats
@@ -137,7 +139,8 @@ async def bench(in_flight: int, seconds: float, rounds: int) -> None:
         try:
             await servers.start()
             for _ in range(rounds):
-                by_itself = await alone(servers.servers[0], in_flight, seconds)
+                server = cast(VllmEngine, servers.engines[0]).server
+                by_itself = await alone(server, in_flight, seconds)
                 in_rollouts = await through(fleet, servers.model_name, in_flight, seconds)
                 line = {
                     "in_flight": in_flight,

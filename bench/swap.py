@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Literal
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
-from clawrl_gym.policy.client import PolicyClient, Sampling
+from clawrl_gym.policy.generation import Sampling
+from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.servers import PolicyServers
 
@@ -37,7 +38,7 @@ PAUSE_S = 0.4
 
 async def stream(
     servers: PolicyServers,
-    client: PolicyClient,
+    client: EngineClient,
     draw: random.Random,
     stop: asyncio.Event,
     gaps: list[Gap],

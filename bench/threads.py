@@ -27,7 +27,8 @@ import psutil
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.client import PolicyClient, Sampling
+from clawrl_gym.policy.generation import Sampling
+from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.servers import PolicyServers
 
 PROMPT_TOKENS, REPLY_TOKENS, LEARNED = 64, 96, 8
@@ -100,7 +101,7 @@ def learn(model: str, threads: int, form: str, pipe: Connection) -> None:
 
 
 async def generate(
-    client: PolicyClient, version: int, draw: random.Random, until_s: float
+    client: EngineClient, version: int, draw: random.Random, until_s: float
 ) -> list[float]:
     """When each token came."""
     came: list[float] = []

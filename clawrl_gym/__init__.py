@@ -10,13 +10,13 @@
 configurations as the command line does; `write_report` draws a run again, `export_run` writes its
 model to hand on.
 
-**Parts for a loop of one's own**: `ServedPolicy` (vLLM behind the gateway, new weights swapped in
-while it serves), `Environments` (episodes, groups, evaluations), `Learner` (samples in, weights
+**Parts for a loop of one's own**: `ServedPolicy` (engines behind the gateway, new weights swapped
+in while they serve), `Environments` (episodes, groups, evaluations), `Learner` (samples in, weights
 out), `Store` (what was recorded), `TaskSampler`, `merge_turns`, `group_advantages`, `make_sample`.
 
 **Seams to fill** with classes of one's own, by name, entry point or import path: `TaskEnv`,
-`Agent`, `Judge`, `Algorithm`, `AsyncLearner`, `Sandbox`, `Logger`; and with a function from
-`LossInputs` to `TokenLoss`. `core.plugins` resolves them.
+`Agent`, `Judge`, `Algorithm`, `AsyncLearner`, `Engine`, `Sandbox`, `Logger`; and with a function
+from `LossInputs` to `TokenLoss`. `core.plugins` resolves them.
 
 **Words**: `TaskRef`, `Episode`, `Group`, `Message`, `Turn`, `Verdict`, `Sample`, `StopReason`.
 
@@ -69,6 +69,10 @@ if TYPE_CHECKING:
     from clawrl_gym.envs.task_env import TaskEnv as TaskEnv
     from clawrl_gym.judge.interface import Case as Case
     from clawrl_gym.judge.interface import Judge as Judge
+    from clawrl_gym.policy.capabilities import EngineCapabilities as EngineCapabilities
+    from clawrl_gym.policy.engine import Engine as Engine
+    from clawrl_gym.policy.engine import EngineSetup as EngineSetup
+    from clawrl_gym.policy.interface import EngineClient as EngineClient
     from clawrl_gym.rollout.chat import PolicyAddress as PolicyAddress
     from clawrl_gym.rollout.evaluation import Evaluation as Evaluation
     from clawrl_gym.rollout.task_sampler import TaskSampler as TaskSampler
@@ -124,6 +128,9 @@ _HOMES = {
     "envs.task_env": ("TaskEnv",),
     "envs.registration": ("make_env",),
     "judge.interface": ("Case", "Judge"),
+    "policy.capabilities": ("EngineCapabilities",),
+    "policy.engine": ("Engine", "EngineSetup"),
+    "policy.interface": ("EngineClient",),
     "rollout.chat": ("PolicyAddress",),
     "rollout.evaluation": ("Evaluation",),
     "rollout.task_sampler": ("TaskSampler",),

@@ -271,7 +271,7 @@ class Host:
         return Message()
 
     def begin(self, received: Received) -> Message:
-        from clawrl_gym.policy.models import resolve_device
+        from clawrl_gym.policy.device import torch_device
         from clawrl_gym.trainers.learner import Learner
 
         self._begun += 1
@@ -282,7 +282,7 @@ class Host:
             LearnerConfig.model_validate(values["learner"]),
             str(model),
             values["seed"],
-            resolve_device("auto"),
+            torch_device("auto"),
             values["temperature"],
             objectives=frozenset(values["objectives"]),
         )

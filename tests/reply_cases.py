@@ -18,8 +18,8 @@ from clawrl_gym.core.types import Message
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.turns import PartialReply, TurnInput
 from clawrl_gym.policy.generation import Delta, Piece, Sampling, message_of
-from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser
 from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.policy.vllm.reply_parser import EngineEvents, Event, ReplyParser
 
 PARSERS = (
     ("hermes", None),

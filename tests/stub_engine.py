@@ -15,8 +15,10 @@ from pathlib import Path
 from aiohttp import web
 
 from clawrl_gym.core.descendants import die_with_parent, forks_die_with_parent
-from clawrl_gym.policy.server import PolicyServer
-from clawrl_gym.policy.vllm_process import FORKSERVER_VARIABLE, forked_for
+from clawrl_gym.policy.engine import EngineSetup
+from clawrl_gym.policy.vllm.engine import VllmEngine
+from clawrl_gym.policy.vllm.process import FORKSERVER_VARIABLE, forked_for
+from clawrl_gym.policy.vllm.server import PolicyServer
 
 
 class StubServer(PolicyServer):
@@ -27,6 +29,13 @@ class StubServer(PolicyServer):
             sys.executable, "-m", "tests.stub_engine",
             str(self.folder.current), self._host, str(self._port),
         ]  # fmt: skip
+
+
+class StubEngine(VllmEngine):
+    """Made of it."""
+
+    def __init__(self, setup: EngineSetup) -> None:
+        super().__init__(setup, StubServer)
 
 
 class Stub:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -13,11 +14,11 @@ import pytest
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError, ShipmentError
 from clawrl_gym.core.log_files import PROGRAM_FULL_BYTES, files_of_log, full_files
-from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine_host import EngineHost
 from clawrl_gym.policy.model_source import ModelSource, source_of
-from tests.stub_engine import StubServer, digest
+from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
+from tests.stub_engine import StubEngine, digest
 from tests.tiny_models import write_safetensors
 from tests.waiting import until
 
@@ -74,7 +75,7 @@ def head(tmp_path: Path, network: Network) -> Head:
 @asynccontextmanager
 async def hosting(node: Path, network: Network) -> AsyncIterator[EngineHost]:
     host = EngineHost(
-        PolicyConfig(), "key", HERE, network.fetch, make=StubServer, cache=node / "cache"
+        PolicyConfig(), "key", HERE, network.fetch, make=StubEngine, cache=node / "cache"
     )
     try:
         yield host
@@ -221,8 +222,7 @@ async def test_a_server_that_dies_comes_back_and_the_host_tells_it(
     async with hosting(tmp_path, network) as host:
         await host.find_model(await head.depot.source())
         url = await host.start(0, None)
-        assert host._server is not None
-        pid = host._server.pid
+        pid = cast(StubEngine, host._engine).server.pid
         assert pid is not None
         psutil.Process(pid).kill()
         phases: list[str] = []

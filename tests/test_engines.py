@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,13 @@ from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.policy.adapters import Adapter
 from clawrl_gym.policy.depot import Depot
+from clawrl_gym.policy.engine import EngineSetup
 from clawrl_gym.policy.engine_host import EngineHost
 from clawrl_gym.run import engines
 from clawrl_gym.run.engine_actor import Lost
 from clawrl_gym.run.engines import ClusterEngines, RemoteEngine
 from clawrl_gym.run.placement import EngineNeeds
-from tests.stub_engine import StubServer, digest
+from tests.stub_engine import StubEngine, digest
 from tests.test_engine_host import HERE, Network, served
 from tests.tiny_models import write_safetensors
 from tests.waiting import PATIENCE_S, until
@@ -43,7 +44,7 @@ class Node:
             "key",
             HERE,
             self._network.fetch,
-            make=StubServer,
+            make=StubEngine,
             cache=self._folder,
             news_s=0.05,
         )
@@ -130,8 +131,15 @@ class Rig:
     def engines(self) -> ClusterEngines:
         """As a run makes them."""
         return ClusterEngines(
-            PolicyConfig(), self._depot, self._folder / "logs", self._needs,
+            PolicyConfig(), self._depot, self._needs,
             spawn=self.node.spawn, admit=self._admit,
+        )  # fmt: skip
+
+    def setup(self, log: str) -> EngineSetup:
+        folder = self._folder
+        return EngineSetup(
+            PolicyConfig(), folder / "model", folder / "s", folder / "logs" / log,
+            self.phases.append,
         )  # fmt: skip
 
     async def publish(self, version: int) -> Path:
@@ -230,7 +238,7 @@ async def test_the_engines_of_a_run_have_logs_of_their_own_and_ask_once_what_the
 ) -> None:
     rig = Rig(tmp_path)
     engines = rig.engines()
-    made = [engines(at, rig.phases.append, nullcontext) for at in range(2)]
+    made = [engines(rig.setup(name)) for name in ("vllm.log", "vllm-1.log")]
     placed = asyncio.create_task(engines.a_node())
     await asyncio.sleep(0)
     assert not placed.done()

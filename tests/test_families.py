@@ -16,6 +16,7 @@ from clawrl_gym.config.compose import conf_dir
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample
 from clawrl_gym.policy.servable import setting_problems
+from clawrl_gym.policy.vllm.servable import parser_problems
 from clawrl_gym.run.configure import load_config
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import PackedModel
@@ -171,7 +172,7 @@ def test_attention_that_is_not_plain_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("preset", [path.stem for path in (conf_dir() / "policy").glob("*.yaml")])
 def test_what_a_preset_asks_of_vllm_it_has(preset: str) -> None:
     policy = load_config([f"policy={preset}"]).policy
-    assert list(setting_problems(policy)) == []
+    assert [*setting_problems(policy), *parser_problems(policy)] == []
     thinks = policy.model.startswith(("Qwen/Qwen3-", "Qwen/Qwen3.5-"))
     sees = "-VL-" in policy.model
     assert policy.reasoning_parser == ("qwen3" if thinks and not sees else None)

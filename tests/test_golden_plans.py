@@ -28,11 +28,11 @@ from clawrl_gym.config import (
 )
 from clawrl_gym.config.part import leaves
 from clawrl_gym.core.types import TaskRef
-from clawrl_gym.policy import launch
-from clawrl_gym.policy.models import Device
+from clawrl_gym.policy.device import Device
 from clawrl_gym.policy.shape import HUB_MODELS, ModelShape, shape_of_config, shape_of_hub_model
 from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
+from clawrl_gym.policy.vllm import launch
+from clawrl_gym.policy.vllm.process import PARENT_VARIABLE
 from clawrl_gym.run.cards import CARDS_GIB, as_fields, card_lines
 from clawrl_gym.run.dry_run import plan_lines
 from clawrl_gym.run.folder import RunFolder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.policy.shape import shape_of_hub_model
 from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.policy.vllm.engine import VllmEngine
+from clawrl_gym.policy.vllm.server import PolicyServer
 from clawrl_gym.run.cards import CardPlan, card_lines, plan_card
 from clawrl_gym.run.cluster import Cluster
 from clawrl_gym.run.configure import load_config
@@ -58,12 +60,13 @@ def test_an_engine_sees_its_gpu_alone_where_the_learner_has_one(
 ) -> None:
     made: list[str | None] = []
 
-    def make(*arguments: Any, gpu: str | None = None) -> PolicyServer:
+    def make(*arguments: Any, gpu: str | None, **more: Any) -> PolicyServer:
         made.append(gpu)
-        return PolicyServer(*arguments, gpu=gpu)
+        return PolicyServer(*arguments, gpu=gpu, **more)
 
     folders = (shipped_dir("tiny"), tmp_path / "serving", tmp_path / "logs")
-    PolicyServers(load_config([]).policy, *folders, print, make=make, gpus=gpus)
+    engine = partial(VllmEngine, make=make)
+    PolicyServers(load_config([]).policy, *folders, print, make=engine, gpus=gpus)
     assert made == seen
 
 

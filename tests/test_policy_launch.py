@@ -8,8 +8,10 @@ import pytest
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy import launch
+from clawrl_gym.policy.adapters import adapter_slots
+from clawrl_gym.policy.port import reserve_port
 from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.policy.vllm import launch
 
 
 def value(argv: list[str], flag: str) -> str:
@@ -27,7 +29,7 @@ def test_the_server_listens_on_loopback_and_asks_for_the_key_on_every_route(mode
     assert value(argv, "--host") == "127.0.0.1"
     assert value(argv, "--port") == "1234"
     outermost_last = [argv[at + 1] for at, flag in enumerate(argv) if flag == "--middleware"]
-    assert outermost_last[-1] == "clawrl_gym.policy.middleware.RequireKey"
+    assert outermost_last[-1] == "clawrl_gym.policy.vllm.middleware.RequireKey"
 
 
 def test_logprobs_are_asked_for_as_sampled(model: Path) -> None:
@@ -40,7 +42,7 @@ def test_probes_have_seats_that_no_request_has(model: Path) -> None:
     argv = launch.command(PolicyConfig(max_num_seqs=7), model, 1, "cpu")
     assert value(argv, "--max-num-seqs") == str(7 + launch.PROBE_SEATS)
     assert value(argv, "--scheduling-policy") == "priority"
-    assert value(argv, "--scheduler-cls") == "clawrl_gym.policy.scheduler.make"
+    assert value(argv, "--scheduler-cls") == "clawrl_gym.policy.vllm.scheduler.make"
 
 
 def test_float32_is_not_rounded_on_a_gpu_whatever_the_machine_says(model: Path) -> None:
@@ -75,8 +77,8 @@ def test_adapters_get_room_for_their_rank_and_are_off_without_one(
 
 @pytest.mark.parametrize(("users", "slots"), [(0, 4), (1, 4), (5, 8), (29, 32), (200, 32)])
 def test_each_user_has_an_adapters_room_up_to_a_bound(users: int, slots: int) -> None:
-    assert launch.adapter_slots(PolicyConfig(), users) == slots
-    assert launch.adapter_slots(PolicyConfig(max_adapters=2), users) == 2
+    assert adapter_slots(PolicyConfig(), users) == slots
+    assert adapter_slots(PolicyConfig(max_adapters=2), users) == 2
 
 
 def test_an_adapter_of_all_layers_leaves_the_output_head_alone() -> None:
@@ -135,7 +137,7 @@ def test_an_eager_engine_on_a_cpu_needs_no_compiler() -> None:
 
 
 def test_a_reserved_port_is_kept_for_the_server_which_can_listen_there_again_and_again() -> None:
-    with launch.reserve_port(0) as reserved:
+    with reserve_port(0) as reserved:
         port = reserved.getsockname()[1]
         assert port >= 1024
         for _ in range(2):
@@ -150,7 +152,7 @@ def test_a_reserved_port_is_kept_for_the_server_which_can_listen_there_again_and
 def test_a_port_behind_the_last_one_is_a_configuration_error() -> None:
     """Of the second server when the first has the last port."""
     with pytest.raises(ConfigError, match=r"policy\.port=65536 .*smaller policy\.port"):
-        launch.reserve_port(65536)
+        reserve_port(65536)
 
 
 def test_a_port_that_is_taken_is_a_configuration_error() -> None:
@@ -159,7 +161,7 @@ def test_a_port_that_is_taken_is_a_configuration_error() -> None:
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"policy\.port={port} .*another program"):
-            launch.reserve_port(port)
+            reserve_port(port)
 
 
 def test_a_server_names_its_model_as_every_other_run_does() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy import models
+from clawrl_gym.policy.device import choose_device
+from clawrl_gym.policy.vllm.build import vllm_build
 from clawrl_gym.policy.weights import check_whole, weight_files
 from tests.tiny_models import make_tokenizer, write_safetensors
 
@@ -129,22 +131,22 @@ def test_a_context_longer_than_the_models_is_refused_before_anything_starts(mode
 
 
 def test_the_device_is_what_vllm_is_built_for() -> None:
-    assert models.choose_device("auto", "cpu", has_gpu=True) == "cpu"
-    assert models.choose_device("auto", "cuda", has_gpu=True) == "cuda"
-    assert models.choose_device("cpu", "cpu", has_gpu=False) == "cpu"
+    assert choose_device("auto", "cpu", "vLLM", has_gpu=True) == "cpu"
+    assert choose_device("auto", "cuda", "vLLM", has_gpu=True) == "cuda"
+    assert choose_device("cpu", "cpu", "vLLM", has_gpu=False) == "cpu"
 
 
 def test_cuda_on_a_cpu_build_or_without_a_device_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"policy\.device=cuda, .*built for cpu"):
-        models.choose_device("cuda", "cpu", has_gpu=True)
+        choose_device("cuda", "cpu", "vLLM", has_gpu=True)
     with pytest.raises(ConfigError, match=r"policy\.device=cpu, .*built for cuda"):
-        models.choose_device("cpu", "cuda", has_gpu=True)
+        choose_device("cpu", "cuda", "vLLM", has_gpu=True)
     with pytest.raises(ConfigError, match="no CUDA device"):
-        models.choose_device("auto", "cuda", has_gpu=False)
+        choose_device("auto", "cuda", "vLLM", has_gpu=False)
 
 
 def test_the_installed_vllm_is_found_without_importing_it() -> None:
-    assert models.vllm_build() in ("cpu", "cuda")
+    assert vllm_build() in ("cpu", "cuda")
 
 
 def test_the_test_tokenizer_is_one_that_models_accept(model: Path) -> None:

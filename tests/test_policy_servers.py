@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from aiohttp import web
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
-from clawrl_gym.policy import server as one_server
 from clawrl_gym.policy import servers as all_servers
-from clawrl_gym.policy.client import PolicyClient, Sampling
-from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.generation import Sampling
+from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.policy.serving_folder import ServingFolder
+from clawrl_gym.policy.vllm import server as one_server
+from clawrl_gym.policy.vllm.engine import VllmEngine
+from clawrl_gym.policy.vllm.server import PolicyServer
 from tests.fake_vllm import KEY, FakeVllm, running, says, sleeps
 from tests.test_policy_adapters import adapter_folder
 from tests.tiny_models import write_safetensors
@@ -102,7 +105,7 @@ class Two:
             folder / "logs",
             self.phases.append,
             hold=self.hold,
-            make=self.make,
+            make=partial(VllmEngine, make=self.make),
             adapter=adapter,
         )
 
@@ -334,7 +337,7 @@ async def test_weights_that_are_not_what_was_trained_go_back_everywhere(
     await two.servers.start()
     asked: list[str] = []
 
-    async def prove(engine: PolicyClient) -> None:
+    async def prove(engine: EngineClient) -> None:
         (version,) = set((await engine.generate([1], Sampling(1, 1, 3), version=1)).versions_T)
         asked.append(str(version))
         if len(asked) == 2:
@@ -360,7 +363,7 @@ async def test_an_adapter_that_is_not_what_was_trained_serves_nobody(
     adapters = two.servers.adapters
     assert adapters is not None
 
-    async def prove(engine: PolicyClient) -> None:
+    async def prove(engine: EngineClient) -> None:
         await engine.generate([1], Sampling(1, 1, 3), version=1)
         assert adapters.newest().version == 0, "nobody is answered with it yet"
         raise NotServed("another adapter")
@@ -380,7 +383,7 @@ async def test_the_files_of_a_refused_adapter_go_unless_its_number_is_used_again
     adapters = two.servers.adapters
     assert adapters is not None
 
-    async def refuse(engine: PolicyClient) -> None:
+    async def refuse(engine: EngineClient) -> None:
         raise NotServed("another adapter")
 
     for version in (1, 2):

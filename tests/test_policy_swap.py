@@ -10,7 +10,7 @@ from aiohttp import web
 
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.policy.serving_folder import ServingFolder
-from clawrl_gym.policy.swap import WeightSwap
+from clawrl_gym.policy.vllm.swap import WeightSwap
 from tests.fake_vllm import KEY, FakeVllm, Handler, running, says
 from tests.tiny_models import write_safetensors
 from tests.waiting import until

@@ -148,7 +148,7 @@ def test_each_user_is_compared_with_their_own_versions() -> None:
 
 @pytest.mark.parametrize(("noise", "is_exact"), [(0.1, True), (5.0, False)])
 def test_other_weights_at_the_start_end_the_run_with_one_line(noise: float, is_exact: bool) -> None:
-    with pytest.raises(PolicyError, match="vLLM serves other weights than the learner has"):
+    with pytest.raises(PolicyError, match="the engine serves other weights than the learner has"):
         measured(noise, is_exact=is_exact)
 
 

@@ -16,8 +16,9 @@ import pytest
 
 from clawrl_gym.config import LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, PolicyUnavailable
-from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
+from clawrl_gym.policy.generation import Sampling
+from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.run.admission import compare_machine
@@ -28,7 +29,7 @@ from clawrl_gym.run.nodes import Node, living_nodes
 from clawrl_gym.run.placement import EngineNeeds, apart, beside, needs_of_engines
 from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.sample_batch import SampleBatch
-from tests.stub_engine import StubServer, digest
+from tests.stub_engine import StubEngine, digest
 from tests.tiny_models import write_safetensors
 from tests.waiting import until
 
@@ -114,17 +115,17 @@ async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_di
         await compare_machine(node, phases.append)
         admitted.add(node_id)
 
-    config = PolicyConfig(servers=2)
-    spawn = partial(RayProcess, make=StubServer, cache=str(tmp_path / "cache"))
+    config = PolicyConfig(servers=2, placement="nodes")
+    spawn = partial(RayProcess, make=StubEngine, cache=str(tmp_path / "cache"))
     depot = Depot(model, str(model), tmp_path / "depot", put_chunk)
-    engines = ClusterEngines(config, depot, tmp_path / "logs", needs, spawn=spawn, admit=admit)
+    engines = ClusterEngines(config, depot, needs, spawn=spawn, admit=admit)
     servers = PolicyServers(
         config,
         model,
         tmp_path / "serving",
         tmp_path / "logs",
         phases.append,
-        make_engine=engines,
+        make=engines,
     )
     fleet = servers.fleet(8)
     with pytest.raises(PolicyUnavailable, match="not there yet"):
@@ -201,12 +202,12 @@ async def test_a_learner_on_another_node_sends_its_files_and_is_restarted_when_i
     assert (checkpoint / "updates").read_text() == "2"
 
 
-async def all_served(clients: tuple[PolicyClient, ...]) -> set[tuple[int, str]]:
+async def all_served(clients: tuple[EngineClient, ...]) -> set[tuple[int, str]]:
     """Versions and digests of what answers; of an engine that is away, (-1, "")."""
     return {await served(client) for client in clients}
 
 
-async def served(client: PolicyClient) -> tuple[int, str]:
+async def served(client: EngineClient) -> tuple[int, str]:
     try:
         reply = await client.generate([1], Sampling(0, 1, 2), version=0)
     except PolicyError:

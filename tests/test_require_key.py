@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.middleware import RequireKey
+from clawrl_gym.policy.vllm.middleware import RequireKey
 
 
 class Inner:

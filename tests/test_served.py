@@ -20,9 +20,7 @@ from clawrl_gym.core.errors import PolicyUnavailable
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.policy.checkpoints import WEIGHTS
-from clawrl_gym.policy.engine import Hold, LocalEngine
 from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.servers import MakeEngine, OnPhase
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run.clients import key_place
 from clawrl_gym.run.folder import RunFolder
@@ -37,25 +35,9 @@ from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.view import LineView
 from tests.fakes_judge import a_turn
 from tests.gateway_rig import HELLO
-from tests.stub_engine import StubServer, digest
+from tests.stub_engine import StubEngine, digest
 from tests.tiny_models import write_safetensors
 from tests.waiting import until
-
-
-def stubs(policy: ServedPolicy, config: ServeConfig) -> MakeEngine:
-    """Engines that answer with the digest of their weights."""
-
-    def make(at: int, on_phase: OnPhase, hold: Hold) -> LocalEngine:
-        server = StubServer(
-            config.policy,
-            policy.model,
-            policy.folder.serving / str(at),
-            policy.folder.logs / "vllm.log",
-            on_phase,
-        )
-        return LocalEngine(server, hold)
-
-    return make
 
 
 async def said(
@@ -89,17 +71,17 @@ async def test_a_policy_serves_what_is_published_and_keeps_its_turns(
 ) -> None:
     phases: list[tuple[str, str]] = []
     policy = ServedPolicy(config, tmp_path, on_phase=lambda *phase: phases.append(phase))
-    policy.make_engine = stubs(policy, config)
+    policy.make_engine = StubEngine
     weights = tmp_path / "new"
     weights.mkdir()
     async with policy:
-        first = digest(policy.model / WEIGHTS)
+        first = digest(policy.own_model / WEIGHTS)
         assert await said(policy.address) == (first, "0")
-        other_weights(policy.model, weights, 1)
+        other_weights(policy.own_model, weights, 1)
         second = digest(weights / WEIGHTS)
         assert await policy.publish(weights) >= 0.0
         assert (policy.version, await said(policy.address, "s2")) == (1, (second, "1"))
-        other_weights(policy.model, weights, 2)
+        other_weights(policy.own_model, weights, 2)
         third = digest(weights / WEIGHTS)
         await policy.publish(weights, 5, "move")
         assert (policy.version, await said(policy.address, "s3")) == (5, (third, "5"))
@@ -117,7 +99,7 @@ async def test_a_policy_serves_what_is_published_and_keeps_its_turns(
 
 async def test_a_policy_without_a_folder_leaves_none(config: ServeConfig) -> None:
     policy = ServedPolicy(config)
-    policy.make_engine = stubs(policy, config)
+    policy.make_engine = StubEngine
     async with policy:
         assert policy.folder.path.is_dir()
         assert policy.servers.version == policy.version == 0
@@ -136,7 +118,7 @@ async def test_a_policy_goes_on_with_its_newest_checkpoint_wherever_the_folder_w
     await store.add_update(row, [], "/elsewhere/checkpoints/000003")
     await store.close()
     policy = ServedPolicy(config, tmp_path)
-    policy.make_engine = stubs(policy, config)
+    policy.make_engine = StubEngine
     async with AsyncExitStack() as stack:
         resumed = await policy.open(stack, resume=True)
         assert resumed is not None
@@ -158,7 +140,7 @@ class Serving:
         self._config = config
         self._view = LineView(self.told, SERVING, title="serving")
         self.parts = RunParts(config, self.folder, self._view, users=self.users)
-        self.parts.policy.make_engine = stubs(self.parts.policy, config)
+        self.parts.policy.make_engine = StubEngine
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[PolicyAddress]:
@@ -187,7 +169,7 @@ async def test_a_service_answers_judges_and_leaves_a_report(
     key = serving.users.add("ann")
     async with serving.running() as address:
         reply, _ = await said(address)
-        assert reply == digest(serving.parts.policy.model / WEIGHTS)
+        assert reply == digest(serving.parts.policy.own_model / WEIGHTS)
         answer: list[Message] = [
             *HELLO, {"role": "assistant", "content": reply},
             {"role": "user", "content": "no, that is wrong"},

@@ -130,7 +130,7 @@ def check_what_was_said(lines: list[str], folder: Path) -> None:
     for line in (
         "judge: rules", "Ray: ready", "vLLM: ready", "learner: ready",
         "the weights of version 0 are back, as version 2",
-        "the learner has no probe: what vLLM serves is not compared with it",
+        "the learner has no probe: what is served is not compared with what is learned",
     ):  # fmt: skip
         assert plain.count(line) == 1, line
     (address,) = [line for line in lines if line.startswith("base URL: ")]

@@ -17,9 +17,9 @@ from clawrl_gym.core.plugins import LEARNERS
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.shipment import Get, Put, Shipment, manifest_of, receive, send
 from clawrl_gym.core.types import StepStats
+from clawrl_gym.policy.device import torch_device
 from clawrl_gym.policy.model_cache import ModelCache
 from clawrl_gym.policy.model_source import ModelFinder, ModelSource
-from clawrl_gym.policy.models import resolve_device
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.sample_batch import SampleBatch
@@ -120,7 +120,7 @@ class LearnerAway:
     def begin(self, setup: LearnerSetup, device: Literal["auto", "cpu", "cuda"]) -> None:
         """Load the model on a device of this machine."""
         assert self._model is not None
-        here = replace(setup, device=resolve_device(device), model_dir=str(self._model))
+        here = replace(setup, device=torch_device(device), model_dir=str(self._model))
         self._learner = LearnerActor(here)
 
     def step(self, batch: SampleBatch, version: int) -> StepStats:

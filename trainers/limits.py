@@ -51,7 +51,7 @@ def _cures(trainer: TrainerConfig, learner: LearnerConfig) -> Iterator[str]:
     yield f"lower trainer.max_tokens_per_pack={trainer.max_tokens_per_pack}"
     yield "lower policy.max_model_len, which bounds the longest sequence"
     if learner.placement != "apart":
-        yield "lower policy.gpu_memory_utilization, vLLM's share of the same GPU"
+        yield "lower policy.gpu_memory_utilization, the engine's share of the same GPU"
     if learner.adapter is None:
         yield (
             "take learner=lora" if learner.offload else "take learner=lora or learner.offload=true"

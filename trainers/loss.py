@@ -1,9 +1,9 @@
 """The loss as equations over the sampled tokens of a batch: pure functions on (M,) tensors.
 
 lp is the learner's log-prob with gradient, old the learner's before the update (the proximal
-policy), mu vLLM's (the behaviour policy), ref the reference model's, teacher that of a policy that
-has read a hint. M runs over sampled tokens only: other tokens, with whatever log-prob they carry,
-are gone before this file is reached. Only lp and a divergence ever carry gradient. The
+policy), mu the engine's (the behaviour policy), ref the reference model's, teacher that of a policy
+that has read a hint. M runs over sampled tokens only: other tokens, with whatever log-prob they
+carry, are gone before this file is reached. Only lp and a divergence ever carry gradient. The
 policy-gradient term itself is the function that `trainer.loss` names: `trainers/losses/`.
 """
 

@@ -238,7 +238,7 @@ class PackedModel:
         return self.net.get_output_embeddings()  # type: ignore[operator]
 
     def _head(self, pack: Pack) -> Head:
-        """As vLLM samples from it: what stands for a picture is never said."""
+        """As the engine samples from it: what stands for a picture is never said."""
         layer = self._output
         bias_V = getattr(layer, "bias", None)
         if self._unspoken:

@@ -53,7 +53,7 @@ class Pack:
     targets_M: Ints
     """Id of each sampled token."""
     behaviour_M: Floats
-    """vLLM's log-prob of it."""
+    """The engine's log-prob of it."""
     advantages_M: Floats
     versions_M: Ints
     rows_M: Ints

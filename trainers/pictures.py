@@ -25,7 +25,7 @@ class Images:
 
     folder: str
     processor: dict[str, object] = field(default_factory=dict)
-    """Options of the image processor: those that vLLM reads them with."""
+    """Options of the image processor: those that the engine reads them with."""
 
 
 class PictureReader:

@@ -98,7 +98,8 @@ class StepMetrics:
 
 
 class EngineGap:
-    """How far the learner's log-probs, before the update, are from those that vLLM sampled with."""
+    """How far the learner's log-probs, before the update, are from those that the engine sampled
+    with."""
 
     def __init__(self, version: int, tis_cap: float) -> None:
         self._version = version

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from clawrl_gym.config.envs import AgentConfig, AnyEnvConfig, usual_env_config
 from clawrl_gym.config.learning import EvalConfig, RolloutConfig
 from clawrl_gym.config.live import LiveConfig
-from clawrl_gym.config.part import Part
+from clawrl_gym.config.part import Part, leaf
 from clawrl_gym.config.policy import GatewayConfig, PolicyConfig
 from clawrl_gym.config.run import RunFolderConfig
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.plugins import ENGINES
 
 
 class EndpointConfig(Part):
     """A server of the OpenAI API that is measured instead of a policy of our own."""
 
     base_url: str | None = None
-    """With its /v1, such as http://127.0.0.1:8000/v1; None: vLLM is started with `policy`."""
+    """With its /v1, such as http://127.0.0.1:8000/v1; None: `policy` is served."""
     key: str = "none"
     """Sent as the bearer token."""
     model: str = "default"
@@ -31,7 +34,8 @@ class EndpointConfig(Part):
 
 
 class EvaluateConfig(Part):
-    """One evaluation, whole."""
+    """One evaluation, whole. `policy.engine=openai` is another word for `endpoint`: episodes ask
+    that server themselves."""
 
     seed: int = Field(0, ge=0)
     """Draws the tasks of split=train; held-out ones are the same for every seed."""
@@ -49,3 +53,33 @@ class EvaluateConfig(Part):
     agent: AgentConfig = AgentConfig()
     rollout: RolloutConfig = RolloutConfig()
     eval: EvalConfig = EvalConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_server(cls, values: object) -> object:
+        return _with_endpoint(values) if isinstance(values, Mapping) else values
+
+
+def _with_endpoint(values: Mapping[str, object]) -> Mapping[str, object]:
+    """With an engine that is an endpoint as `endpoint`. Raises ConfigError where both are given."""
+    policy = values.get("policy")
+    policy = policy.model_dump() if isinstance(policy, PolicyConfig) else policy
+    if not isinstance(policy, Mapping) or not isinstance(name := policy.get("engine"), str):
+        return values
+    if name == PolicyConfig.model_fields["engine"].default:
+        return values
+    options = policy.get("options") or {}
+    plugin = ENGINES.resolve(name)
+    model = plugin.options_model
+    if model is None or not issubclass(model, EndpointConfig) or not isinstance(options, Mapping):
+        return values
+    if leaf(values, "endpoint.base_url") is not None:
+        raise ConfigError(
+            f"got policy.engine={name} and endpoint.base_url, expected one of them: both name the "
+            "server that is measured"
+        )
+    endpoint = plugin.options(options)
+    assert isinstance(endpoint, EndpointConfig)
+    fields = endpoint.model_dump(include=set(EndpointConfig.model_fields))
+    kept = {key: value for key, value in policy.items() if key not in ("engine", "options")}
+    return {**values, "policy": kept, "endpoint": fields}

@@ -125,7 +125,7 @@ class JudgeConfig(Part):
     chain: tuple[str, ...] = ()
     """type=chain: who is asked, in this order, until a verdict is clear."""
     base_url: str | None = None
-    """type=model: of another server than the policy's own vLLM, such as http://host:8000/v1;
+    """type=model: of another server than the policy's own engine, such as http://host:8000/v1;
     type=reward_model: of the vLLM that serves the classifier."""
     key: str | None = None
     model: str | None = None

@@ -32,9 +32,9 @@ class RolloutConfig(Part):
     """Most episodes that one worker runs at a time. None: 128, and in training a batch if that is
     more, or more batches where `max_staleness` allows them."""
     in_flight: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
-    """Training: episodes at a time in all workers. `auto` follows vLLM's own metrics (requests that
-    run and queue, its key-value cache) up and down; a number fixes it. Never more than the workers
-    hold."""
+    """Training: episodes at a time in all workers. `auto` follows the engine's metrics (requests
+    that run and queue, its key-value cache) up and down; a number fixes it. Never more than
+    the workers hold."""
     max_staleness: int = Field(2, ge=0)
     """A group whose oldest token is more versions old than this is dropped. Where the learner is
     what takes the time, groups are begun later, so that most are one version old."""
@@ -244,9 +244,9 @@ class LearnerConfig(Part):
     options: dict[str, object] = Field(default_factory=dict)
     """Of a class of your own, as its `Options` say."""
     placement: Literal["driver", "beside", "apart"] = "driver"
-    """`driver`: on the command's machine, on one GPU with vLLM. `apart`: with a GPU for itself, the
-    machine's last one; on a cluster (`ray.address`) on a node with the resource `learner`, else
-    with a GPU. `beside`: on a cluster, with an engine (policy.placement=nodes)."""
+    """`driver`: on the command's machine, on one GPU with the engine. `apart`: with a GPU for
+    itself, the machine's last one; on a cluster (`ray.address`) on a node with the resource
+    `learner`, else with a GPU. `beside`: on a cluster, with an engine (policy.placement=nodes)."""
     adapter: AdapterConfig | None = None
     """None trains all weights; `learner=lora` has one."""
     base: Literal["served", "float32", "bfloat16", "nf4"] = "served"
@@ -254,8 +254,9 @@ class LearnerConfig(Part):
     `nf4`: linear layers in 4 bits (QLoRA, arXiv 2305.14314), which needs bitsandbytes."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """What the learner multiplies in on a GPU. `auto`: float32 for a model whose files are float32,
-    without TF32, so that its log-probs are vLLM's (policy.dtype=float32); else bfloat16, several
-    times as fast, with log-probs some hundredths apart. On a CPU it is that of the weights."""
+    without TF32, so that its log-probs are the engine's (policy.dtype=float32); else bfloat16,
+    several times as fast, with log-probs some hundredths apart. On a CPU it is that of the
+    weights."""
     offload: bool = False
     """Without an adapter: float32 weights and Adam's moments stay in main memory, and the device
     has the weights in bfloat16 alone: 2 bytes a parameter there, 16 here."""

@@ -1,12 +1,13 @@
-"""Configuration of the policy: the model, the vLLM servers, the gateway in front of them."""
+"""Configuration of the policy: the model, the engines that serve it, the gateway in front."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from clawrl_gym.config.part import Part, Threads
+from clawrl_gym.core.plugins import ENGINES
 
 
 class SamplingConfig(Part):
@@ -28,12 +29,17 @@ class ImagesConfig(Part):
     max_pixels: int = Field(4_194_304, ge=1)
     """Width times height of one; larger ones are refused."""
     processor: dict[str, Any] = Field(default_factory=dict)
-    """Options of the model's own image processor, for vLLM and for the learner alike."""
+    """Options of the model's own image processor, for engine and learner alike."""
 
 
 class PolicyConfig(Part):
-    """The model and the vLLM that serves it."""
+    """The model and the engine that serves it."""
 
+    engine: str = "vllm"
+    """What generates: `vllm`; `openai`, a server of the OpenAI API elsewhere, to evaluate and to
+    serve without learning; or a class of your own: package.module:Name."""
+    options: dict[str, object] = Field(default_factory=dict)
+    """Of the engine, as its `Options` say: of `openai` base_url, key, model, ..."""
     model: str = "tiny"
     """`tiny`, or `tiny_skills`, both shipped; `smollm2`, from the package index; a folder, a run
     (runs/NAME is its newest checkpoint, runs/NAME/checkpoints/000050 one of them), where one was
@@ -47,25 +53,26 @@ class PolicyConfig(Part):
     """Context, in tokens."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     servers: int = Field(1, ge=1)
-    """vLLM servers with the same weights; a session stays on one (its prefix cache is there)."""
+    """Engines with the same weights; a session stays on one (its prefix cache is there)."""
     placement: Literal["driver", "nodes"] = "driver"
     """On a cluster (`ray.address`): on the driver's machine; or on nodes with the resource
     `engine`, else with a GPU, one for each server."""
     port: int = Field(0, ge=0, le=65535)
-    """vLLM's port on loopback (the next ones for further servers); 0 takes free ones."""
+    """The engine's port on loopback (the next ones for further servers); 0 takes free ones."""
     kv_cache_gb: float = Field(0.25, gt=0)
     """CPU build: memory of the key-value cache of each server."""
     gpu_memory_utilization: float = Field(0.45, gt=0, le=1)
-    """CUDA build: vLLM's share of the device; the rest is the learner's."""
+    """CUDA build: the engine's share of the device; the rest is the learner's."""
     max_num_seqs: int = Field(128, ge=1)
-    """Requests that vLLM decodes together."""
+    """Requests that an engine decodes together."""
     serve: Literal["auto", "weights", "adapters"] = "auto"
-    """How what `learner=lora` trains reaches vLLM. `adapters`: each version beside the frozen
-    weights, under a name of its own; a request keeps its version to its end and nobody pauses.
-    `weights`: merged into one set of weights, which are swapped. `auto`: adapters on a GPU and
-    where users have adapters of their own; weights on a CPU, where adapters halve the speed."""
+    """How what `learner=lora` trains reaches the engines. `adapters`: each version beside the
+    frozen weights, under a name of its own; a request keeps its version to its end and nobody
+    pauses. `weights`: merged into one set of weights, which are swapped. `auto`: adapters on a GPU
+    and where users have adapters of their own; weights on a CPU, where adapters halve the
+    speed."""
     max_adapters: Literal["auto"] | Annotated[int, Field(ge=2)] = "auto"
-    """serve=adapters: adapters that vLLM answers with at a time, for which it keeps memory;
+    """serve=adapters: adapters that an engine answers with at a time, for which it keeps memory;
     requests for further ones wait inside until all replies with another one have ended. `auto`: one
     for each user that there is when `serve` begins and 3 for the run's own and for versions that
     end; 32 at most."""
@@ -79,9 +86,10 @@ class PolicyConfig(Part):
     start_timeout_s: float = Field(900.0, gt=0)
     request_timeout_s: float = Field(120.0, gt=0)
     max_restarts: int = Field(2, ge=0)
-    """How often in a row a vLLM that died is started again; forgotten after five good minutes."""
+    """How often in a row an engine that died is started again; forgotten after five good
+    minutes."""
     tool_parser: str | None = "hermes"
-    """vLLM's tool-call parser; None switches tool calls off."""
+    """The engine's tool-call parser, of `vllm` one of its own; None switches tool calls off."""
     reasoning_parser: str | None = None
     keep_thoughts: bool = True
     """The thoughts of earlier replies stay in the prompt as they were sampled, where chat template
@@ -90,9 +98,14 @@ class PolicyConfig(Part):
     images: ImagesConfig = ImagesConfig()
     sampling: SamplingConfig = SamplingConfig()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fits_its_class(cls, values: object) -> object:
+        return ENGINES.with_options(values, "engine", "vllm")
+
 
 class GatewayConfig(Part):
-    """The HTTP server in front of vLLM."""
+    """The HTTP server in front of the engines."""
 
     host: str = "127.0.0.1"
     port: int = Field(0, ge=0, le=65535)

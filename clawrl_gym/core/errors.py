@@ -7,9 +7,9 @@
     │   ├── TaskError      a task's own files are wrong
     │   └── NoVerdict      a task's verifier gives no verdict, whatever the agent did
     ├── AgentFault         the agent itself spoilt its episode or its grade (a reward of 0)
-    ├── PolicyError        vLLM or the gateway failed
+    ├── PolicyError        the engine or the gateway failed
     │   ├── ContextError   the prompt does not fit the model's context (a clean truncation)
-    │   ├── RequestError   vLLM refused the request itself: asking again is useless
+    │   ├── RequestError   the engine refused the request itself: asking again is useless
     │   │   └── RequestTooLarge  it has more bytes than are read
     │   ├── ReplyTimeout   a policy that works had not ended its reply in time
     │   └── NotServed      new weights or an adapter were refused; the old ones serve on
@@ -84,11 +84,12 @@ class AgentFault(ClawError):
 
 
 class PolicyError(ClawError):
-    """vLLM, or the gateway in front of it, failed."""
+    """The engine, or the gateway in front of it, failed."""
 
 
 class PolicyUnavailable(PolicyError):
-    """vLLM is starting, dying or overloaded: the same request may succeed later, or elsewhere."""
+    """The engine is starting, dying or overloaded: the same request may succeed later or
+    elsewhere."""
 
 
 class ContextError(PolicyError):
@@ -96,7 +97,7 @@ class ContextError(PolicyError):
 
 
 class RequestError(PolicyError):
-    """vLLM refused the request itself: asking again is useless."""
+    """The engine refused the request itself: asking again is useless."""
 
 
 class RequestTooLarge(RequestError):

@@ -589,6 +589,20 @@ ALGORITHMS = Seam(
     base="clawrl_gym.trainers.algorithm:Algorithm",
     from_config=("config", "group_size"),
 )  # fmt: skip
+ENGINES = Seam(
+    "engine", "policy.engine", "policy.options", "clawrl_gym.engines",
+    builtin={
+        "vllm": "clawrl_gym.policy.vllm.engine:VllmEngine",
+        "openai": "clawrl_gym.policy.openai.engine:OpenAiEngine",
+    },
+    fields=("label", "capabilities", "alive", "secrets"),
+    methods=(
+        "problems", "device", "has_compiled", "reserve", "when_lost", "connect", "start", "stop",
+        "watch",
+    ),
+    coroutines=("start", "stop", "watch"),
+    plain=("setup",),
+)  # fmt: skip
 ENVIRONMENTS = Seam(
     "environment", "env.type", "env", "clawrl_gym.envs",
     builtin={
@@ -684,7 +698,7 @@ SANDBOXES = Seam(
 SEAMS = {
     seam.name: seam
     for seam in (
-        AGENTS, ALGORITHMS, ENVIRONMENTS, HINT_SOURCES, JUDGES, LEARNERS, LOGGERS, LOSSES,
+        AGENTS, ALGORITHMS, ENGINES, ENVIRONMENTS, HINT_SOURCES, JUDGES, LEARNERS, LOGGERS, LOSSES,
         SANDBOXES,
     )
 }  # fmt: skip

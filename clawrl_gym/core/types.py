@@ -20,6 +20,10 @@ JsonObject = dict[str, object]
 """One that is being made, or was just parsed."""
 INTERRUPTED = "interrupted"
 """Finish reason of a turn whose client left before its end; it is kept and never trained on."""
+UNKNOWN_ID = -1
+"""Stands for each token whose id its engine does not tell; such turns are never trained on."""
+UNKNOWN_IDS = "unknown_ids"
+"""In `Turn.untrainable`: its engine told no ids."""
 
 
 class FunctionCall(TypedDict, total=False):
@@ -232,7 +236,7 @@ class TaskTraits:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One policy generation, exactly as vLLM made it."""
+    """One policy generation, exactly as the engine made it."""
 
     session_id: str
     index: int
@@ -259,10 +263,15 @@ class Turn:
     temperature: float | None = None
     """It was sampled at; None: not known, the run's own."""
     untrainable: str = ""
-    """The settings by which it was sampled otherwise than any learner computes; such a turn is
-    never trained on. Empty: it can be."""
+    """Why it is never trained on: the settings by which it was sampled otherwise than any learner
+    computes, and `unknown_ids`. Empty: it can be."""
     id: int | None = None
     """Store position; None before it is stored."""
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether its engine told the ids of its prompt and of what it sampled."""
+        return UNKNOWN_ID not in self.prompt_ids_T[:1] + self.sampled_ids_T[:1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ Decode = Callable[[list[int]], str]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One sequence of ids with the streams that vLLM reported, all of length T."""
+    """One sequence of ids with the streams that the engine reported, all of length T."""
 
     ids_T: list[int]
     mask_T: list[bool]

@@ -85,7 +85,7 @@ class ReplyFormat:
 
 
 def in_both_names(reply: Json) -> Json:
-    """A message or delta whose thoughts have vLLM's newer name, too: clients read one of them."""
+    """A message or delta whose thoughts have their newer name, too: clients read one of them."""
     thoughts = reply.get("reasoning_content")
     return {**reply, "reasoning": thoughts} if thoughts else reply
 

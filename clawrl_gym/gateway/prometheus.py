@@ -26,8 +26,8 @@ _FIRST_TOKEN_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 _HOLD_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 _VALUES = {1: "positive", 0: "neutral", -1: "negative"}
 _POLICY_GAUGES = {
-    "running": ("clawrl_policy_running", "requests that vLLM decodes"),
-    "waiting": ("clawrl_policy_waiting", "requests that wait in vLLM"),
+    "running": ("clawrl_policy_running", "requests that the engine decodes"),
+    "waiting": ("clawrl_policy_waiting", "requests that wait in the engine"),
     "kv_usage": ("clawrl_policy_kv_usage", "share of the key-value cache in use"),
 }
 

@@ -253,7 +253,7 @@ class ChatRequest(GenerationRequest):
         return [message.plain() for message in self.messages]
 
     def body(self, messages: list[Message]) -> ChatBody:
-        """What the chat template and the parsers read; nothing else reaches vLLM."""
+        """What the chat template and the parsers read; nothing else reaches the engine."""
         body = ChatBody(messages=[renderable(message) for message in messages])
         if self.tools is not None:
             body["tools"] = cast(list[Tool], self.tools)  # each has been checked

@@ -1,7 +1,7 @@
 """Each user's share of the policy: so many of their requests are with it at once, the others wait.
 
-What waits, waits here, in the order in which it came; vLLM never has more of a user than their
-share, so that nobody's reply stands behind all that another one asks. The owner has no limit:
+What waits, waits here, in the order in which it came; the engine never has more of a user than
+their share, so that nobody's reply stands behind all that another one asks. The owner has no limit:
 rollouts are theirs, and hold back by themselves.
 """
 

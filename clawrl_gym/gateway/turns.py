@@ -41,7 +41,7 @@ from clawrl_gym.core.ownership import user_of
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.slow_machine import is_slow
-from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, TemplateOptions, Turn
+from clawrl_gym.core.types import INTERRUPTED, UNKNOWN_ID, ChatBody, Message, TemplateOptions, Turn
 from clawrl_gym.dialogue.call_failures import call_failures
 from clawrl_gym.dialogue.prompts import (
     HistoryRule,
@@ -191,6 +191,8 @@ class TurnMaker:
         previous = (
             await self._recorder.previous_turn(request) if turn_input.body is not None else None
         )
+        if previous is not None and not previous.turn.has_ids:
+            previous = None  # there is nothing that a prompt could extend
         partial = PartialReply(turn_input, previous, self._history)
         try:
             with (
@@ -290,7 +292,7 @@ class TurnMaker:
             if generation is None:
                 raise
         if generation is None:
-            raise PolicyUnavailable("vLLM ended a stream without saying why")
+            raise PolicyUnavailable("the engine ended a stream without saying why")
         return generation, partial.message()
 
     def _has_another(self, session_id: str, policy: Policy, error: PolicyError) -> bool:
@@ -381,7 +383,7 @@ class PartialReply:
             body, sampling, version=version, user=user, after=self._after(body)
         )
         render = _render_but_once(policy, body, reply.prompt_ids_T)
-        self.prompt = await self._joined(render, body)
+        self.prompt = await self._joined(render, body, reply.prompt_ids_T)
         if reply.whole is None:  # ids of the turn before take a place in the prompt
             ids_T = self.prompt.ids_T
             reply = await policy.generate_chat(
@@ -434,11 +436,11 @@ class PartialReply:
         async with aclosing(pieces):
             first = await anext(pieces, None)
             if first is None or first.prompt_ids_T is None:
-                raise PolicyUnavailable("vLLM ended a stream before it began")
+                raise PolicyUnavailable("the engine ended a stream before it began")
             rendered_T = first.prompt_ids_T
             render = _render_but_once(policy, body, rendered_T)
-            self.prompt = await self._joined(render, body)
-            if rendered_T[: len(after_T)] == after_T:
+            self.prompt = await self._joined(render, body, rendered_T)
+            if rendered_T[: len(after_T)] == after_T or UNKNOWN_ID in rendered_T[:1]:
                 async for piece in pieces:
                     yield piece
                 return
@@ -455,7 +457,9 @@ class PartialReply:
             return []
         return previous.ids_T
 
-    async def _joined(self, render: Render, body: ChatBody) -> Prompt:
+    async def _joined(self, render: Render, body: ChatBody, rendered_T: list[int]) -> Prompt:
+        if UNKNOWN_ID in rendered_T[:1]:  # whatever was said before
+            return Prompt(rendered_T, rendered_T, "first")
         max_tokens = self.turn_input.sampling.max_tokens
         return await make_prompt(render, body, self.previous, self.history, max_tokens)
 
@@ -522,5 +526,11 @@ def _turn(
         tools=body.get("tools", []),
         template=cast(TemplateOptions, options),
         temperature=turn_input.sampling.temperature if generation.sampled_ids_T else None,
-        untrainable=turn_input.sampling.untrainable if generation.sampled_ids_T else "",
+        untrainable=_untrainable(turn_input.sampling, generation),
     )
+
+
+def _untrainable(sampling: Sampling, generation: Generation) -> str:
+    if not generation.sampled_ids_T:
+        return ""
+    return " ".join(filter(None, (sampling.untrainable, generation.untrainable)))

@@ -1,4 +1,4 @@
-"""Models that a judge asks: the policy's own vLLM, or another OpenAI-compatible server.
+"""Models that a judge asks: the policy's own engine, or another OpenAI-compatible server.
 
 A completion is no turn: it is neither recorded nor trained on. Servers differ in what they take and
 how they end: a parameter that one refuses by name is left out from then on, and whatever reason

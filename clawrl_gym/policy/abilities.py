@@ -23,7 +23,7 @@ class Abilities:
     context: int | None
     """Tokens; None where its configuration is silent."""
     end_tokens: tuple[str, ...]
-    """At which vLLM ends a reply."""
+    """At which a reply ends."""
 
     @property
     def shows_tools(self) -> bool:

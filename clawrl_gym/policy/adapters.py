@@ -1,8 +1,8 @@
 """Adapters beside one base model: which versions are alive, whose they are, who uses them.
 
 A version is a folder of PEFT under a name of its own: `policy@7` is version 7 of the run's own
-adapter, `USER@7` version 7 of a user's. vLLM holds all that are alive at once, so a request keeps
-the version it began with from its first token to its last and no publication pauses anybody:
+adapter, `USER@7` version 7 of a user's. An engine holds all that are alive at once, so a request
+keeps the version it began with from its first token to its last and no publication pauses anybody:
 
     with adapters.use("ada") as served:  # the newest of ada's, else the run's own, else the base
         await policy.generate(ids, sampling, version=served.version, user=served.user)
@@ -20,20 +20,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable, boundary
 from clawrl_gym.core.ownership import OWNER, wrong_name
 from clawrl_gym.policy.adapter_files import ADAPTER_SETTINGS, ADAPTER_WEIGHTS
 from clawrl_gym.policy.serving_folder import PUT, Take
 
 SHARED_NAME = "policy"
-"""How vLLM knows the run's own adapter, which is the OWNER's and all others' who have none."""
+"""How an engine knows the run's own adapter, which is the OWNER's and all others' who have none."""
 MOST_VERSIONS = 4
 """Of one user, alive at a time: the newest, the one that is about to be, and some that end."""
 FILES = (ADAPTER_SETTINGS, ADAPTER_WEIGHTS)
+_OTHER_ADAPTERS, _MOST_ADAPTERS = 3, 32
+
+
+def adapter_slots(config: PolicyConfig, users: int = 0) -> int:
+    """How many adapters an engine answers with at a time, where so many users have their own."""
+    if config.max_adapters != "auto":
+        return config.max_adapters
+    return min(max(users, 1) + _OTHER_ADAPTERS, _MOST_ADAPTERS)
 
 
 def adapter_name(user: str, version: int) -> str:
-    """What vLLM calls it. Raises PolicyError for a user's name that cannot be one."""
+    """What an engine calls it. Raises PolicyError for a user's name that cannot be one."""
     wrong = wrong_name(user) if user != OWNER else None
     if wrong is not None:
         raise PolicyError(f"an adapter cannot be named: {wrong}")

@@ -56,7 +56,7 @@ class TemplateReport:
         return self.ends.startswith(tuple(tokens))
 
     def notes(self, end_tokens: Collection[str]) -> Iterator[str]:
-        """What is worth knowing before a run. `end_tokens`: those at which vLLM ends a reply."""
+        """What is worth knowing before a run. `end_tokens`: those at which a reply ends."""
         if not self.extends:
             yield (
                 "the chat template writes earlier turns otherwise than they were sampled: each "

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: folders that transformers and vLLM load as they are, or adapters alone.
+"""The checkpoints of a run: folders that transformers and engines load as they are, or adapters.
 
     runs/NAME/checkpoints/000050/            config, tokenizer, template, model.safetensors
     runs/NAME/checkpoints/000050/learner/    the learner's own: optimizer, random numbers

@@ -1,149 +1,182 @@
-"""Engine: one vLLM of a run, here or on another machine, that serves what is current."""
+"""Engine: what generates for a run, as many times as `policy.servers` says.
+
+`policy.engine` names its class: one of ours, an entry point or an import path. A class of your own
+extends `Engine`: what its capabilities leave out has a body here that refuses, or does nothing.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from clawrl_gym.policy.adapter_load import AdapterLoad
-from clawrl_gym.policy.adapters import Adapter
-from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.config import AdapterConfig, PolicyConfig
+from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.types import Message
+from clawrl_gym.policy.adapters import Adapter, Adapters
+from clawrl_gym.policy.capabilities import EngineCapabilities
+from clawrl_gym.policy.device import ConfiguredDevice, Device, torch_device
+from clawrl_gym.policy.interface import EngineClient
+from clawrl_gym.policy.port import LOOPBACK
 from clawrl_gym.policy.serving_folder import Take
-from clawrl_gym.policy.swap import WeightSwap
 
 Hold = Callable[[], AbstractContextManager[None]]
 """Keeps new requests away while it is entered."""
+OnPhase = Callable[[str], None]
+"""Is told what an engine is doing, for people."""
+WithPictures = Callable[[list[Message]], list[Message]]
+"""Puts the bytes of pictures in the place of their hashes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSetup:
+    """What one engine is made of."""
+
+    config: PolicyConfig
+    """Its own: its port, its share of a GPU."""
+    model: Path | None
+    """Folder of `policy.model`; None where its class loads none."""
+    folder: Path
+    """For what it serves from. It need not be there."""
+    log: Path
+    """Where what it says is kept."""
+    on_phase: OnPhase
+    hold: Hold = nullcontext
+    """Entered while its requests are paused."""
+    gpu: str | None = None
+    """The one device that it sees; None: all."""
+    adapter: AdapterConfig | None = None
+    """The form of the `adapters` that it serves; None: it serves weights."""
+    adapters: Adapters | None = None
+    host: str = LOOPBACK
+    """Where it listens, if it does."""
+    key: str | None = None
+    """Of its server, if it has one; None: it makes one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How clients of an engine ask it."""
+
+    max_connections: int
+    with_pictures: WithPictures | None = None
+    """None: it is shown none."""
+    unspoken: Sequence[int] = ()
+    """Ids that stand for pictures and are never sampled."""
 
 
 class Engine(Protocol):
-    """What a run needs of each of its engines. Swaps of one are never interleaved."""
+    """Generates. Made from an `EngineSetup`, and its `Options` if its class has some, before
+    anything else of the run; changes of its weights are never interleaved."""
+
+    label: ClassVar[str] = "engine"
+    """What it is called in messages; in small letters, the name of its log."""
+    capabilities: ClassVar[EngineCapabilities] = EngineCapabilities()
+
+    @classmethod
+    def problems(cls, config: PolicyConfig, model: Path | None) -> Iterable[str]:
+        """What would keep it from serving, a line each; nothing heavy is imported, nothing
+        started. `model` None: it is still to be downloaded, or the class loads none."""
+        return ()
+
+    @classmethod
+    def device(cls, configured: ConfiguredDevice) -> Device:
+        """What it and the learner compute on. Raises ConfigError."""
+        return torch_device(configured)
+
+    @classmethod
+    def has_compiled(cls) -> bool:
+        """Whether an earlier run left something compiled, of whatever model."""
+        return False
 
     @property
-    def model_name(self) -> str: ...
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def base_url(self) -> str:
-        """Where it answers now. Raises PolicyUnavailable while that is nowhere."""
+    def alive(self) -> bool:
+        """It has answered, and is there: what becomes current now must be loaded by it."""
         ...
 
     @property
-    def alive(self) -> bool: ...
+    def secrets(self) -> Sequence[str]:
+        """Keys that no log may show."""
+        return ()
 
     def reserve(self) -> None:
-        """Take the port if it is on this machine. Raises ConfigError when it is taken."""
-        ...
+        """Take the port if it has one. Raises ConfigError when it is taken."""
+        return
 
     def when_lost(self, close: Callable[[], Awaitable[None]]) -> None:
         """Have connections closed when the engine's machine is gone: they would wait for long."""
+        return
+
+    def connect(self, connection: Connection) -> EngineClient:
+        """A client, which may be made before the engine is started."""
         ...
 
-    async def start(self, version: int, weights: Path | None) -> None: ...
+    async def start(self, version: int, weights: Path | None) -> None:
+        """Serve the model's own weights, or those of a file or folder, as `version`; returns when
+        it answers. Raises ConfigError or PolicyError; what was started is left to `stop`."""
+        ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """End what was started; idempotent."""
+        ...
 
     async def watch(self) -> None:
-        """Start it again whenever it dies. Raises what it dies of when that is too often."""
+        """Start it again whenever it dies, until `stop`. Raises what it dies of when that is too
+        often."""
         ...
 
+    # Of those with `weights`.
+
     async def stage(self, version: int, weights: Path, take: Take) -> None:
-        """Take weights of this machine in, not yet served."""
-        ...
+        """Take weights of this machine in, not yet served. Raises PolicyError."""
+        raise self._unable("weights")
 
     def of_version(self, version: int) -> Path:
         """Where weights that it has taken in lie on this machine."""
-        ...
+        raise self._unable("weights")
 
     async def switch(self, version: int) -> float:
         """Serve staged weights; the seconds for which requests were paused. One that is down takes
         them when it comes back. The version before stays at hand, to be switched back to."""
-        ...
+        raise self._unable("weights")
 
     async def settle(self) -> None:
         """What is served stays so: older weights may go."""
-        ...
+        raise self._unable("weights")
 
     async def renew(self, version: int, weights: Path) -> None:
         """Start it anew with weights that it did not take."""
-        ...
+        raise self._unable("weights")
+
+    # Of those with `adapter_ranks`.
 
     async def load_adapter(self, adapter: Adapter) -> None:
         """Have an adapter beside the others. One that is down loads it when it comes back.
 
         Raises PolicyError when it does not take it.
         """
-        ...
+        raise self._unable("adapter_ranks")
 
     async def unload_adapter(self, adapter: Adapter) -> None:
         """Forget one that answers nobody; harmless when it is not there."""
-        ...
+        return
 
-
-class LocalEngine:
-    """A server on this machine, and its swaps."""
-
-    def __init__(self, server: PolicyServer, hold: Hold) -> None:
-        self.server = server
-        self._swap = WeightSwap(server, hold=hold)
-        self._adapter_load = AdapterLoad(server)
-
-    @property
-    def model_name(self) -> str:
-        return self.server.model_name
-
-    @property
-    def key(self) -> str:
-        return self.server.key
+    # Of those with `nodes`: the class is made there, and asked from here.
 
     @property
     def base_url(self) -> str:
-        return self.server.base_url
+        """Where it answers. Raises PolicyUnavailable while that is nowhere."""
+        raise self._unable("nodes")
 
-    @property
-    def alive(self) -> bool:
-        return self.server.alive
+    @classmethod
+    def client_at(
+        cls, config: PolicyConfig, base_url: Callable[[], str], key: str, connection: Connection
+    ) -> EngineClient:
+        """A client of one on another machine; `base_url` is asked for at every request."""
+        raise cls._unable("nodes")
 
-    def reserve(self) -> None:
-        self.server.reserve()
-
-    def when_lost(self, close: Callable[[], Awaitable[None]]) -> None:
-        """The system ends its connections."""
-
-    async def start(self, version: int, weights: Path | None) -> None:
-        await self.server.start(version, weights)
-
-    async def stop(self) -> None:
-        await self.server.stop()
-
-    async def watch(self) -> None:
-        await self.server.watch()
-
-    async def stage(self, version: int, weights: Path, take: Take) -> None:
-        await asyncio.to_thread(self.server.folder.stage, version, weights, take)
-
-    def of_version(self, version: int) -> Path:
-        return self.server.folder.of_version(version)
-
-    async def switch(self, version: int) -> float:
-        return await self._swap.switch(version)
-
-    async def settle(self) -> None:
-        await self._swap.settle()
-
-    async def renew(self, version: int, weights: Path) -> None:
-        server = self.server
-        async with server.changing:
-            await asyncio.to_thread(server.folder.stage, version, weights, "share")
-            server.folder.switch(version)
-            server.kill()
-
-    async def load_adapter(self, adapter: Adapter) -> None:
-        await self._adapter_load.load(adapter)
-
-    async def unload_adapter(self, adapter: Adapter) -> None:
-        await self._adapter_load.unload(adapter)
+    @classmethod
+    def _unable(cls, capability: str) -> PolicyError:
+        return PolicyError(f"{cls.label} has no {capability}: its class does not declare it")

@@ -1,4 +1,4 @@
-"""EngineHost: one vLLM on a machine that shares nothing with the driver but a network.
+"""EngineHost: one engine on a machine that shares nothing with the driver but a network.
 
 Its model is found here or sent, its weights come as shipments. All that it writes lies in a folder
 of its own, which the next host on this machine deletes when this one could not.
@@ -19,12 +19,12 @@ from clawrl_gym.core.files import cache_root
 from clawrl_gym.core.log_files import full_files
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.shipment import Get, Shipment, receive
+from clawrl_gym.policy.engine import Engine, EngineSetup
+from clawrl_gym.policy.engine_classes import make_engine
 from clawrl_gym.policy.model_cache import ModelCache
 from clawrl_gym.policy.model_source import ModelFinder, ModelSource
-from clawrl_gym.policy.server import PolicyServer
-from clawrl_gym.policy.swap import WeightSwap
 
-MakeServer = Callable[..., PolicyServer]
+MakeEngine = Callable[[EngineSetup], Engine]
 _NEWS_S = 2.0
 _LOG_BYTES = 1 << 20
 _ENGINES = "engines"
@@ -36,7 +36,7 @@ class News:
 
     phases: tuple[str, ...]
     log: bytes
-    """vLLM's own."""
+    """The engine's own."""
 
 
 class EngineHost:
@@ -49,7 +49,7 @@ class EngineHost:
         address: str,
         get: Get,
         *,
-        make: MakeServer = PolicyServer,
+        make: MakeEngine = make_engine,
         cache: Path | None = None,
         news_s: float = _NEWS_S,
     ) -> None:
@@ -63,7 +63,7 @@ class EngineHost:
             (cache / _ENGINES).mkdir(parents=True, exist_ok=True, mode=0o700)
             self._scratch = Scratch("engine", cache / _ENGINES)
         self._finder = ModelFinder(ModelCache(cache / "models"))
-        self._log_path = self._scratch.path / "vllm.log"
+        self._log_path = self._scratch.path / "engine.log"
         self._log_start = 0
         """Bytes that were written before those that are in this file."""
         self._full_logs: dict[Path, int] = {}
@@ -72,17 +72,18 @@ class EngineHost:
         self._has_news = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._model: Path | None = None
-        self._make_server: Callable[[Path], PolicyServer] = lambda model: make(
-            config,
-            model,
-            self._scratch.path / "serving",
-            self._log_path,
-            self._tell,
-            host=address,
-            key=key,
+        self._make: Callable[[Path], Engine] = lambda model: make(
+            EngineSetup(
+                config,
+                model,
+                self._scratch.path / "serving",
+                self._log_path,
+                self._tell,
+                host=address,
+                key=key,
+            )
         )
-        self._server: PolicyServer | None = None
-        self._swap: WeightSwap | None = None
+        self._engine: Engine | None = None
 
     async def find_model(self, source: ModelSource) -> bool:
         """Whether the model need not be sent."""
@@ -100,41 +101,36 @@ class EngineHost:
         """
         if self._model is None:
             raise PolicyError("got no model to serve, expected find_model or take_model before")
-        self._server = self._make_server(self._model)
-        self._swap = WeightSwap(self._server)
+        self._engine = engine = self._make(self._model)
         folder = None if weights is None else await self._received(version, weights)
         try:
-            await self._server.start(version, folder)
+            await engine.start(version, folder)
         finally:  # the serving folder has them
             if folder is not None:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        self._watching = asyncio.create_task(self._server.watch())
-        return self._server.base_url
+        self._watching = asyncio.create_task(engine.watch())
+        return engine.base_url
 
     async def stage(self, version: int, weights: Shipment) -> None:
         """Take weights in, not yet served. Raises ShipmentError or PolicyError."""
-        server = self._started()
+        engine = self._started()
         folder = await self._received(version, weights)
-        await asyncio.to_thread(server.folder.stage, version, folder, "share")
+        await engine.stage(version, folder, "share")
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def switch(self, version: int) -> float:
         """Serve staged weights; the seconds for which requests were paused."""
-        self._started()
-        assert self._swap is not None
-        return await self._swap.switch(version)
+        return await self._started().switch(version)
 
     async def settle(self) -> None:
         """What is served stays so: older weights may go."""
-        self._started()
-        assert self._swap is not None
-        await self._swap.settle()
+        await self._started().settle()
 
     async def news(self, phases: int, log_bytes: int) -> News:
         """What is new to one who has heard so many phases and read so much of the log; waits some
         seconds for something. An answer that is lost is given again.
 
-        Raises what vLLM died of when it is not started again.
+        Raises what the engine died of when it is not started again.
         """
         if phases >= len(self._phases):
             self._has_news.clear()
@@ -154,8 +150,8 @@ class EngineHost:
         self._has_news.set()
 
     def _log_after(self, position: int) -> bytes:
-        """What vLLM has written there, and no more than a network takes at once. Full files go long
-        after they have been read."""
+        """What the engine has written there, and no more than a network takes at once. Full files
+        go long after they have been read."""
         for path in full_files(self._log_path):
             if path not in self._full_logs:
                 self._full_logs[path] = self._log_start
@@ -170,11 +166,11 @@ class EngineHost:
             return b""
 
     async def stop(self) -> None:
-        """End vLLM and delete what was written; idempotent."""
+        """End the engine and delete what was written; idempotent."""
         if self._watching is not None:
             self._watching.cancel()
-        if self._server is not None:
-            await self._server.stop()
+        if self._engine is not None:
+            await self._engine.stop()
         self._finder.close()
         await asyncio.to_thread(self._scratch.remove)
 
@@ -184,7 +180,7 @@ class EngineHost:
         await asyncio.to_thread(receive, weights, folder, self._get)
         return folder
 
-    def _started(self) -> PolicyServer:
-        if self._server is None:
+    def _started(self) -> Engine:
+        if self._engine is None:
             raise PolicyError("the engine was not started")
-        return self._server
+        return self._engine

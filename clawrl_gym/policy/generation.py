@@ -1,17 +1,22 @@
 """What goes into the engine and what comes out: sampling settings, ids, log-probs, versions.
 
-Every sampled token has a log-prob or an explicit None, and a weight version; an answer of vLLM's
-that lacks them is an error and never repaired.
+Every sampled token has a log-prob or an explicit None, and a weight version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TypedDict, TypeVar, cast
 
-from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
-from clawrl_gym.core.types import FunctionCall, JsonObject, Message, ToolCall
+from clawrl_gym.core.types import (
+    UNKNOWN_ID,
+    UNKNOWN_IDS,
+    FunctionCall,
+    JsonObject,
+    Message,
+    ToolCall,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,16 @@ class Sampling:
         return " ".join(name for name, is_changed in changed.items() if is_changed)
 
     @property
+    def changed(self) -> JsonObject:
+        """As plain values: temperature, `top_p`, `max_tokens`, and what is not as usual."""
+        values = {setting.name: getattr(self, setting.name) for setting in fields(self)}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if name not in _USUAL or value != _USUAL[name]
+        }
+
+    @property
     def can_go_on(self) -> bool:
         """Whether another server can go on with a reply as the first one would have: it takes what
         was sampled for a part of the prompt, which these settings do not look at."""
@@ -86,16 +101,21 @@ class Generation:
 
     prompt_ids_T: list[int]
     sampled_ids_T: list[int]
-    """With the token that ended the reply."""
+    """With the token that ended the reply. Where the engine tells no ids, UNKNOWN_ID for each."""
     logprobs_T: list[float | None]
-    """Under the distribution that was sampled from; None when vLLM gave none."""
+    """Under the distribution that was sampled from; None when the engine gave none."""
     versions_T: list[int]
     """The weight version that sampled each token."""
     finish_reason: str
     text: str | None = None
-    """The sampled ids as vLLM's detokenizer reads them, without special tokens."""
+    """The sampled ids as the engine's detokenizer reads them, without special tokens."""
     stop_text: str | None = None
     """The one of `Sampling.stop` that ended the reply."""
+
+    @property
+    def untrainable(self) -> str:
+        """Why no learner can use it, whatever it was sampled with; empty where one can."""
+        return UNKNOWN_IDS if UNKNOWN_ID in self.prompt_ids_T[:1] + self.sampled_ids_T[:1] else ""
 
     @property
     def spoken_ids_T(self) -> list[int]:
@@ -109,6 +129,7 @@ class ChatReply:
     """What came of a chat that was rendered, generated and parsed in one request."""
 
     prompt_ids_T: list[int]
+    """UNKNOWN_ID for each where the engine tells none: then nothing can be joined to it."""
     whole: tuple[Generation, Message] | None
     """None: the prompt does not begin as it had to, and nothing was generated."""
 
@@ -141,7 +162,7 @@ class Piece:
     generation: Generation | None = None
     """The whole one, on the last piece only."""
     versions_T: list[int] = field(default_factory=list)
-    """Of the ids, for a reply that breaks off; empty when vLLM sends them with the end."""
+    """Of the ids, for a reply that breaks off; empty when the engine tells them with the end."""
     prompt_ids_T: list[int] | None = None
     """On the first piece of `stream_chat`, which has no other ids."""
 
@@ -153,177 +174,7 @@ UNSPOKEN_BIAS = -100.0
 """Added to the logits of ids that stand for pictures, where they are sampled and where they are
 learned from."""
 
-
-class VersionSpan(TypedDict):
-    """Which weights sampled the tokens from `start` to before `end`, in vLLM's words."""
-
-    start: int
-    end: int
-    version: str
-
-
-class GenerationEnd(TypedDict, total=False):
-    """Why vLLM ended a generation."""
-
-    finish_reason: str
-    stop_reason: str | int | None
-    weight_versions: list[VersionSpan] | None
-
-
-class StreamEvent(GenerationEnd, total=False):
-    """One event of /clawrl/stream: the prompt's ids first if it was rendered, then the reply's."""
-
-    prompt_ids: list[int]
-    goes_on: bool
-    """False: the prompt does not begin as asked for, and nothing is generated."""
-    ids: list[int]
-    logprobs: list[float | None]
-    versions: list[str]
-    delta: Delta
-
-
-class ReplyAnswer(GenerationEnd, total=False):
-    """What /clawrl/reply answers: the prompt's ids behind those that the client knows, then the
-    reply."""
-
-    prompt_ids: list[int]
-    goes_on: bool
-    """False: the prompt does not begin as asked for, comes whole, and nothing is generated."""
-    ids: list[int]
-    logprobs: list[float | None]
-    text: str
-    deltas: list[Delta] | None
-    """None where no parser was asked."""
-
-
-def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> JsonObject:
-    """In vLLM's words."""
-    params: JsonObject = {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "max_tokens": sampling.max_tokens,
-        "logprobs": 0,  # of the sampled token only
-    }
-    if sampling.seed is not None:
-        params["seed"] = sampling.seed
-    bias = dict(sampling.logit_bias) | dict.fromkeys(unspoken, UNSPOKEN_BIAS)
-    if bias:
-        params["logit_bias"] = {str(token): value for token, value in bias.items()}
-    for name in _AS_VLLM_HAS_THEM:
-        value = getattr(sampling, name)
-        if value != _USUAL[name]:
-            params[name] = list(value) if isinstance(value, tuple) else value
-    return params
-
-
-_AS_VLLM_HAS_THEM = (
-    "stop", "stop_token_ids", "ignore_eos", "skip_special_tokens", "top_k", "min_p",
-    "presence_penalty", "frequency_penalty", "repetition_penalty", "allowed_token_ids", "bad_words",
-    "min_tokens",
-)  # fmt: skip
-_USUAL = {setting.name: setting.default for setting in fields(Sampling)}
-
-
-def whole_generation(
-    prompt_ids: list[int],
-    sampled: list[int],
-    logprobs: list[float | None],
-    end: GenerationEnd,
-    text: str | None,
-    versions_before: Sequence[int] = (),
-    version: int | None = None,
-) -> Generation:
-    """A Generation; `end` says in vLLM's words why it ended and which versions sampled it.
-
-    `versions_before` are those of its first ids, when another server sampled them; `version` is
-    that of all others, where an adapter sampled them.
-    """
-    if end["finish_reason"] in ("abort", "error"):
-        raise PolicyUnavailable(f"vLLM ended the request with {end['finish_reason']!r}")
-    logprobs = logprobs or [None] * len(sampled)
-    if len(logprobs) != len(sampled):
-        raise PolicyError(f"vLLM sent {len(logprobs)} log-probs for {len(sampled)} tokens")
-    spans, new = end.get("weight_versions") or [], len(sampled) - len(versions_before)
-    versions = _versions(spans, new) if version is None else [version] * new
-    stop_reason = end.get("stop_reason")
-    return Generation(
-        prompt_ids_T=prompt_ids,
-        sampled_ids_T=sampled,
-        logprobs_T=logprobs,
-        versions_T=[*versions_before, *versions],
-        finish_reason=end["finish_reason"],
-        text=text,
-        stop_text=stop_reason if isinstance(stop_reason, str) else None,
-    )
-
-
-def _versions(spans: list[VersionSpan], length: int) -> list[int]:
-    """One version a token from vLLM's spans [start, end), which must cover all tokens."""
-    versions: list[int] = []
-    for span in spans:
-        if span["start"] != len(versions) or not span["version"].isdecimal():
-            break
-        versions += [int(span["version"])] * (span["end"] - span["start"])
-    if len(versions) != length:
-        raise PolicyError(
-            f"vLLM named no weight version for some of {length} tokens: got {spans!r}, "
-            "expected whole numbers for all; was /update_weight_version called?"
-        )
-    return versions
-
-
-class ReplyStream:
-    """One reply while it is streamed: events in, pieces out, and the whole with the last."""
-
-    def __init__(
-        self, prompt_ids: list[int], already: Sequence[Piece] = (), *, plain: bool
-    ) -> None:
-        """`already`: pieces of the same reply from a stream that broke off. `plain`: the deltas
-        are all of the text."""
-        self.version: int | None = None
-        """Of the adapter that samples it; None: vLLM says which weights do."""
-        self.prompt_ids = prompt_ids
-        self.ended = False
-        self.sampled_ids_T = [token for piece in already for token in piece.ids_T]
-        self._logprobs_T = [logprob for piece in already for logprob in piece.logprobs_T]
-        self._versions_before_T = [version for piece in already for version in piece.versions_T]
-        if len(self._versions_before_T) != len(self.sampled_ids_T):
-            raise PolicyError("a reply without weight versions cannot be gone on with: ask anew")
-        self._text = [piece.delta.get("content", "") for piece in already] if plain else None
-
-    def piece(self, event: StreamEvent) -> Piece:
-        """The piece in one event of /clawrl/stream, and the whole generation in the last."""
-        if "prompt_ids" in event:
-            self.prompt_ids = event["prompt_ids"]
-            self.ended = not event["goes_on"]
-            return Piece([], [], {}, prompt_ids_T=self.prompt_ids)
-        delta: Delta = event.get("delta") or Delta()
-        self.sampled_ids_T += event["ids"]
-        self._logprobs_T += event["logprobs"]
-        if self._text is not None:
-            self._text.append(delta.get("content", ""))
-        self.ended = "finish_reason" in event
-        generation = self._whole(event) if self.ended else None
-        if generation is not None:  # of all that came at once vLLM tells them with the end alone
-            versions_T = generation.versions_T[len(generation.versions_T) - len(event["ids"]) :]
-        elif self.version is None:
-            versions_T = _numbers(event["versions"])
-        else:
-            versions_T = [self.version] * len(event["ids"])
-        return Piece(event["ids"], event["logprobs"], delta, generation, versions_T)
-
-    def _whole(self, end: GenerationEnd) -> Generation:
-        return whole_generation(
-            self.prompt_ids,
-            self.sampled_ids_T,
-            self._logprobs_T,
-            end,
-            None if self._text is None else "".join(self._text),
-            self._versions_before_T,
-            self.version,
-        )
-
-
+_USUAL = {s.name: s.default for s in fields(Sampling) if s.default is not MISSING}
 D = TypeVar("D", Delta, Message)
 _OURS = {"unread_calls", "reading_notes"}
 """What only we know of a reply."""
@@ -379,8 +230,3 @@ class _CallParts:
     def whole(self) -> ToolCall:
         function: FunctionCall = {"name": self.name, "arguments": self.arguments}
         return {"id": self.id, "type": "function", "function": function}
-
-
-def _numbers(versions: list[str]) -> list[int]:
-    """Nothing when vLLM has not been told a number yet."""
-    return [int(version) for version in versions if version.isdecimal()]

@@ -1,4 +1,4 @@
-"""A model in a GGUF file, as the Hugging Face folder that vLLM and the learner load.
+"""A model in a GGUF file, as the Hugging Face folder that engine and learner load.
 
     ~/.cache/clawrl_gym/converted/DIGEST/        made when somebody first asks for it
     ~/.cache/clawrl_gym/converted/DIGEST.lock    held by whoever uses the model, or makes it

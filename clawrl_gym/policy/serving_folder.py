@@ -1,4 +1,4 @@
-"""The folder that vLLM serves from: which weights are current, and under which version.
+"""The folder that an engine serves from: which weights are current, and under which version.
 
     ROOT/base/        configuration and tokenizer
     ROOT/v7/          links into base, and the weights of version 7
@@ -34,7 +34,7 @@ class ServingFolder:
 
     @property
     def current(self) -> Path:
-        """What vLLM is started from and reloads from."""
+        """What it is started from and reloads from."""
         return self._root / "current"
 
     @property

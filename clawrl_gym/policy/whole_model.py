@@ -77,8 +77,8 @@ def digest_of(model: Path) -> str:
 
 
 def whole_model(checkpoint: Path, find: Find) -> Path:
-    """A folder with the whole model, as vLLM and transformers load it; it stays while this process
-    does. Raises ConfigError when the base is not at hand, or another one."""
+    """A folder with the whole model, as engines and transformers load it; it stays while this
+    process does. Raises ConfigError when the base is not at hand, or another one."""
     base = _base_of(checkpoint)
     key = hashlib.sha256(repr(base).encode())
     try:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from io import BytesIO
 from typing import Any, Literal
@@ -22,31 +22,21 @@ from typing import Any, Literal
 import aiohttp
 
 from clawrl_gym.core.errors import (
-    ContextError,
     PolicyError,
-    PolicyUnavailable,
     ReplyTimeout,
-    RequestError,
-    RequestTooLarge,
     boundary,
 )
 from clawrl_gym.core.link import LARGEST_BODY_BYTES, in_one_line
-from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.slow_machine import is_slow
 from clawrl_gym.core.types import Episode, Json, Message, Tool
+from clawrl_gym.policy.openai.answers import asked_again, failure_of, reaching, refusal_of
 from clawrl_gym.rollout.deadline import WaitClock, Waits
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply
 from clawrl_gym.rollout.link import GatewayLink
 
 EVALUATION_HEADER = "X-Clawrl-Evaluation"
-_REFUSED = (400, 413, 422)
-"""Statuses that say that the request itself is wrong."""
-_TOO_LARGE = 413
 _TOO_LONG = 504
 """The gateway's: the policy works and has not ended its reply."""
-_BUSY = (408, 425, 429, 500, 502, 503, 504, 529)
-"""Of other servers: the same request may be answered later."""
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
 _MARGIN_S = 30.0
 """The gateway knows why a reply does not come, so it gives up this much sooner."""
 _PATHS = {"chat": "/v1/chat/completions", "end": "/end"}
@@ -69,13 +59,6 @@ class PolicyAddress:
     patience_s: float = 0.0
     """How long a request is made again that another server turned away for now (429, 5xx) or did
     not get."""
-
-
-class _TurnedAway(PolicyUnavailable):
-    """A server that may answer the same request later."""
-
-    after_s: float = 0.0
-    """When, by what it says itself."""
 
 
 class GatewayChat:
@@ -143,7 +126,7 @@ class GatewayChat:
         if len(line) > LARGEST_BODY_BYTES:
             return await self._post(path, line, headers | {"Content-Type": "application/json"})
         url, timeout_s = self._base_url + path, self._http.timeout.total
-        with _reaching(url, timeout_s):
+        with reaching(url, timeout_s):
             async with asyncio.timeout(timeout_s):
                 status, answer = await self._link.request(route, spec.session_id, headers, line)
         if status == 200:
@@ -179,26 +162,18 @@ class EndpointChat:
         }
         body: dict[str, object] = {"model": self._address.model, "messages": messages}
         body |= {name: value for name, value in fields.items() if value is not None}
-        began_s = time.monotonic()
-        for pause_s in growing_pauses_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S):
-            asked_s = time.monotonic()
-            try:
-                return await self._ask(body, spec.session_id)
-            except PolicyUnavailable as failure:
-                after_s = failure.after_s if isinstance(failure, _TurnedAway) else 0.0
-                pause_s = max(pause_s, after_s)
-                now_s = time.monotonic()
-                if now_s + pause_s > began_s + self._address.patience_s:
-                    raise
-                self._waited_s[spec.session_id] += now_s - asked_s + pause_s
-                await asyncio.sleep(pause_s)
-        raise AssertionError("pauses do not end")
+
+        def waited(seconds: float) -> None:
+            self._waited_s[spec.session_id] += seconds
+
+        ask = partial(self._ask, body, spec.session_id)
+        return await asked_again(ask, self._address.patience_s, waited)
 
     async def _ask(self, body: Json, session_id: str) -> PolicyReply:
         url = f"{self._base_url}/chat/completions"
         headers = {EVALUATION_HEADER: "1", "X-Session-Id": session_id}
         try:
-            with _reaching(url, self._http.timeout.total):
+            with reaching(url, self._http.timeout.total):
                 async with self._http.post(url, json=body, headers=headers) as answer:
                     text = await answer.text()
         except ReplyTimeout as late:
@@ -210,12 +185,8 @@ class EndpointChat:
                     f"had not ended after {timeout_s:g} s"
                 ) from late
             raise
-        if answer.status in _BUSY and not _is_too_long(text):
-            failure = _TurnedAway(f"the policy answered {answer.status} to {url}: {text[:300]}")
-            failure.after_s = _seconds(answer.headers.get("Retry-After"))
-            raise failure
         if answer.status != 200:
-            raise _refusal(url, answer.status, text)
+            raise failure_of(url, answer.status, text, answer.headers.get("Retry-After"))
         with boundary(PolicyError, f"{url} answered {text[:100]!r}, expected a chat completion"):
             reply = _checked(_reply_of(json.loads(text)))
         return replace(reply, version=_version(answer.headers.get("X-Weight-Version")))
@@ -328,21 +299,13 @@ def _version(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
-def _seconds(retry_after: str | None) -> float:
-    """The header Retry-After where it is a number of seconds; else 0."""
-    try:
-        return max(0.0, float(retry_after or 0.0))
-    except ValueError:
-        return 0.0
-
-
 async def _post_json(
     http: aiohttp.ClientSession, url: str, body: Json | bytes, headers: dict[str, str]
 ) -> Any:
     """The JSON answer. Raises ContextError, RequestError, ReplyTimeout or PolicyError."""
     data = BytesIO(body) if isinstance(body, bytes) else None
     fields = body if data is None else None
-    with _reaching(url, http.timeout.total):
+    with reaching(url, http.timeout.total):
         async with http.post(url, headers=headers, json=fields, data=data) as answer:
             if answer.status == 200:
                 return await answer.json()
@@ -350,30 +313,11 @@ async def _post_json(
     raise _refusal(url, answer.status, text)
 
 
-@contextmanager
-def _reaching(url: str, timeout_s: float | None) -> Iterator[None]:
-    """Raises ReplyTimeout when the time is over inside, PolicyError when nobody answers."""
-    try:
-        yield
-    except aiohttp.ConnectionTimeoutError as error:
-        raise PolicyUnavailable(f"the policy cannot be reached at {url}: {error!r}") from error
-    except TimeoutError as error:
-        raise ReplyTimeout(f"the policy had not ended its reply after {timeout_s:g} s") from error
-    except aiohttp.ClientError as error:
-        raise PolicyUnavailable(f"the policy did not answer {url}: {error!r}") from error
-
-
-def _is_too_long(text: str) -> bool:
-    return "context_length_exceeded" in text or "maximum context length" in text
-
-
 def _refusal(url: str, status: int, text: str) -> PolicyError:
-    if _is_too_long(text):
-        return ContextError(text[:300])
-    kind = RequestError if status in _REFUSED else PolicyError
-    kind = RequestTooLarge if status == _TOO_LARGE else kind
-    kind = ReplyTimeout if status == _TOO_LONG else kind
-    return kind(f"the policy answered {status} to {url}: {text[:300]}")
+    """What a refusal of the gateway means."""
+    if status == _TOO_LONG:
+        return ReplyTimeout(f"the policy answered {status} to {url}: {text[:300]}")
+    return refusal_of(url, status, text)
 
 
 async def _get_json(http: aiohttp.ClientSession, url: str) -> Any:

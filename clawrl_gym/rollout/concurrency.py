@@ -1,10 +1,10 @@
-"""How many episodes may be in flight: as many as keep vLLM busy, found from its own metrics.
+"""How many episodes may be in flight: as many as keep the engine busy, found from its own metrics.
 
 It works in rounds. A round is over when there were as many turns as there are episodes in flight:
 each has met the engine about once since the last change. Then the first of these decides:
 
-- requests queue in vLLM, it preempts, or running requests hold too much of the key-value cache:
-  those that are too many in the engine leave;
+- requests queue in the engine, it preempts, or running requests hold too much of the key-value
+  cache: those that are too many in the engine leave;
 - nobody waits for a place: the number does not bind, and stays;
 - half as many again in flight made no more work for the engine: environments are slow, and
   more of them would only wait for each other;
@@ -73,8 +73,8 @@ class Why(StrEnum):
     YOUNG = "no episode has shown yet how long it becomes"
     ROOM = "the engine has room"
     BUSY = "the engine is busy"
-    QUEUE = "requests queue in vLLM"
-    PREEMPTIONS = "vLLM preempts"
+    QUEUE = "requests queue in the engine"
+    PREEMPTIONS = "the engine preempts"
     CACHE = "the key-value cache is full"
     MOST = "no more environments may be open"
     STALE = "more would be stale when they are learned"

@@ -1,7 +1,7 @@
-"""The flow of episodes into the pool: as many at a time as vLLM can use, read from its metrics.
+"""The flow of episodes into the pool: as many at a time as the engine can use, by its metrics.
 
-It only opens and closes the pool's door: no episode is ended for it, and while vLLM says nothing
-the number stays as it is.
+It only opens and closes the pool's door: no episode is ended for it, and while the engine says
+nothing the number stays as it is.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class Flow:
             in_flight=self._pool.in_flight,
             wanted=self._pool.waiting,
             engines=int(engine.get("engines", 1)),
-            running=engine["running"],
-            waiting=engine["waiting"],
-            kv_usage=engine["kv_usage"],
+            running=engine.get("running", 0.0),
+            waiting=engine.get("waiting", 0.0),
+            kv_usage=engine.get("kv_usage", 0.0),
             turns=engine.get("requests", 0.0),
             episodes=self._pool.ended,
             preemptions=self._preemptions.of_load(engine.get("preemptions", 0.0)),
@@ -109,7 +109,8 @@ class Flow:
 
 
 class Preemptions:
-    """vLLM's preemptions without those of weight swaps, which drop the cache of all that runs."""
+    """The engine's preemptions without those of weight swaps, which drop the cache of all that
+    runs."""
 
     def __init__(self, weight_version: Callable[[], int]) -> None:
         self._weight_version = weight_version

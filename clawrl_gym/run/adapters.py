@@ -1,19 +1,19 @@
-"""How what a run trains reaches vLLM: as weights, or as adapters beside frozen ones."""
+"""How what a run trains reaches the engines: as weights, or as adapters beside frozen ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from clawrl_gym.config import AdapterConfig, CommandConfig, ServeConfig
-from clawrl_gym.policy.launch import ADAPTER_RANKS
-from clawrl_gym.policy.models import Device
+from clawrl_gym.policy.device import Device
+from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.trainers.capabilities import capabilities_of
 
 
 def served_adapter(
     config: CommandConfig, device: Device, *, sees: bool = False, has_users: bool = False
 ) -> AdapterConfig | None:
-    """The form of the adapters that vLLM serves; None: merged or full weights are served.
+    """The form of the adapters that engines serve; None: merged or full weights are served.
 
     `sees`: the model reads pictures. `has_users`: some have adapters of their own.
     """
@@ -40,6 +40,13 @@ def serving_problems(config: CommandConfig, *, sees: bool = False) -> Iterator[s
 def _hindrances(config: CommandConfig, *, sees: bool) -> Iterator[str]:
     adapter, able = config.learner.adapter, capabilities_of(config.learner)
     named = f"learner.backend={config.learner.backend}"
+    engine = engine_class(config.policy)
+    ranks = engine.capabilities.adapter_ranks
+    if not ranks:
+        yield (
+            f"policy.engine={config.policy.engine}, which has no adapter_ranks: expected one that "
+            "serves adapters, such as policy.engine=vllm"
+        )
     if not able.adapters:
         yield f"{named}, expected a learner that has an adapter: learner=lora"
     elif isinstance(config, ServeConfig) and not able.users:
@@ -52,13 +59,13 @@ def _hindrances(config: CommandConfig, *, sees: bool) -> Iterator[str]:
             "policy.placement=nodes, expected policy.placement=driver: engines on other nodes are "
             "sent weights alone"
         )
-    if adapter is not None and adapter.rank > ADAPTER_RANKS[-1]:
+    elif ranks and adapter is not None and adapter.rank > ranks[-1]:
         yield (
-            f"learner.adapter.rank={adapter.rank}, expected at most {ADAPTER_RANKS[-1]}, vLLM's "
-            "largest"
+            f"learner.adapter.rank={adapter.rank}, expected at most {ranks[-1]}, the largest of "
+            f"{engine.label}"
         )
     if sees:
         yield (
-            f"policy.model={config.policy.model!r}, which sees, expected a model of text: vLLM "
-            "serves no adapter of a vision part"
+            f"policy.model={config.policy.model!r}, which sees, expected a model of text: no "
+            "adapter of a vision part is served"
         )

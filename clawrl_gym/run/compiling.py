@@ -1,4 +1,4 @@
-"""Whether vLLM compiles the model (`policy.enforce_eager=null`): where the run pays it back.
+"""Whether an engine compiles the model (`policy.enforce_eager=null`): where the run pays it back.
 
 On a CPU it does not pay. On a GPU compiling and capturing graphs make the start longer and each
 token cheaper. How much cheaper has not been measured here, so half is assumed.
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from clawrl_gym.config import EvaluateConfig, RunConfig, ServeConfig
-from clawrl_gym.policy.launch import compile_cache
-from clawrl_gym.policy.models import Device
+from clawrl_gym.policy.device import Device
+from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.run.workload import GPU_EAGER_TOKENS_PER_S, workload_of
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
@@ -29,14 +29,16 @@ def with_compiling(
     device: Device,
     measured: int,
     *,
-    is_cached: Callable[[], bool] = lambda: any(compile_cache().glob("torch_compile_cache/*")),
+    is_cached: Callable[[], bool] | None = None,
 ) -> tuple[C, str | None]:
     """The configuration with `policy.enforce_eager` decided, and why, for people.
 
-    `measured`: episodes that are not trained on. None where it was decided before, and on a CPU,
-    which never compiles by itself.
+    `measured`: episodes that are not trained on; `is_cached`: asks whether something was compiled
+    before, by itself the engine. None where it was decided before, of an engine that compiles
+    nothing, and on a CPU, which never compiles by itself.
     """
-    if config.policy.enforce_eager is not None:
+    engine = engine_class(config.policy)
+    if config.policy.enforce_eager is not None or not engine.capabilities.compiles:
         return config, None
     if device == "cpu":
         return _with(config, is_eager=True), None
@@ -46,7 +48,7 @@ def with_compiling(
         )
     tokens = workload_of(config, measured).generated_tokens
     eager_s = tokens / GPU_EAGER_TOKENS_PER_S
-    cached = is_cached()
+    cached = (is_cached or engine.has_compiled)()
     cost_s = _CACHED_S if cached else _COMPILE_S
     is_eager = _SAVED * eager_s < cost_s
     return _with(config, is_eager=is_eager), (

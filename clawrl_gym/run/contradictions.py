@@ -17,6 +17,7 @@ from clawrl_gym.config import (
 )
 from clawrl_gym.core.controls import ON_HINTS
 from clawrl_gym.core.plugins import HINT_SOURCES
+from clawrl_gym.run.engine_demands import engine_problems
 from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.objectives import objectives
 
@@ -28,6 +29,7 @@ _LIKE_PPO = frozenset({"gspo", "cispo", "sapo"})
 
 def contradictions(config: CommandConfig | EvaluateConfig) -> Iterator[str]:
     """All of a command's configuration, a line each."""
+    yield from engine_problems(config)
     if isinstance(config, CommandConfig):
         if not objectives(config.trainer):
             yield (
@@ -143,8 +145,8 @@ def _ports(config: CommandConfig) -> Iterator[str]:
     gateway, policy = config.gateway.port, config.policy.port
     if gateway and policy <= gateway < policy + config.policy.servers:
         yield (
-            f"got gateway.port={gateway} among vLLM's own ports (policy.port={policy} and the "
-            f"next, {config.policy.servers} in all), expected different ones"
+            f"got gateway.port={gateway} among the engines' own ports (policy.port={policy} and "
+            f"the next, {config.policy.servers} in all), expected different ones"
         )
 
 

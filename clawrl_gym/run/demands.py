@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from clawrl_gym.config import AgentConfig, EnvConfig, PolicyConfig
 from clawrl_gym.policy.abilities import Abilities
+from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.rollout.worker import build_agent
 
 
@@ -37,6 +38,7 @@ def unmet(
 
     `key`: what stands before the environment's keys on the command line.
     """
+    yield from _unmet_by_engine(policy, env, agent, key)
     if able is None:
         return
     model = f"policy.model={policy.model!r}"
@@ -58,7 +60,7 @@ def unmet(
     elif env.tool_use == "all" and not in_words and policy.tool_parser is None:
         yield (
             f"got env={env.type}, whose tasks are done with tools, and policy.tool_parser=null, by "
-            f"which no call is read: name vLLM's parser of this model, or take "
+            f"which no call is read: name the engine's parser of this model, or take "
             f"{key}agent.protocol=text"
         )
     if _has_system(env, agent) and not able.takes_system:
@@ -66,6 +68,26 @@ def unmet(
             f"got env={env.type}, whose agent writes a system message, and {model}, whose chat "
             f"template takes none: take {key}agent.system='' (and say what is to be done in the "
             "tasks themselves), or another model"
+        )
+
+
+def _unmet_by_engine(
+    policy: PolicyConfig, env: EnvConfig, agent: AgentConfig, key: str
+) -> Iterator[str]:
+    """What the engine cannot do of it, whatever the model can."""
+    engine = engine_class(policy).capabilities
+    if env.shows_pictures and not engine.pictures:
+        yield (
+            f"got env={env.type} that shows pictures ({key}env.observation) and policy.engine="
+            f"{policy.engine}, which has no pictures (it serves no model that sees): take "
+            f"{key}env.observation=tree, or policy.engine=vllm"
+        )
+    in_calls = env.tool_use == "all" and not _is_in_words(env, agent)
+    if agent.type == "auto" and in_calls and not engine.tools:
+        yield (
+            f"got env={env.type}, whose tasks are done with tools, and policy.engine="
+            f"{policy.engine}, which has no tools (it reads no tool calls): take "
+            f"{key}agent.protocol=text, which has them in the text, or policy.engine=vllm"
         )
 
 

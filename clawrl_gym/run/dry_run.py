@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.core import provenance
+from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.policy.shipped import SHIPPED
 from clawrl_gym.run.cards import card_lines, cards_here, memory_lines
 from clawrl_gym.run.demands import demands
@@ -48,8 +49,10 @@ def plan_lines(plan: AnyPreflight, preparations: Sequence[str] = ()) -> Iterator
 def _processes(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) -> Iterator[str]:
     policy, gateway = config.policy, config.gateway
     if model is not None:
-        count = f"{policy.servers} vLLM" + ("s" if policy.servers > 1 else "")
+        count = f"{policy.servers} {engine_class(policy).label}"
+        count += "s" if policy.servers > 1 else ""
         yield f"{count} on the {'CPU' if model.device == 'cpu' else 'GPU'}"
+    if model is not None or isinstance(config, ServeConfig):
         yield f"a gateway at {gateway.host}:{gateway.port or '(a free port)'}"
     learns = isinstance(config, RunConfig) or (isinstance(config, ServeConfig) and config.learn)
     if learns:

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, PolicyError
 from clawrl_gym.core.shipment import Handle
-from clawrl_gym.policy.engine_host import EngineHost, MakeServer
-from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.engine_classes import make_engine
+from clawrl_gym.policy.engine_host import EngineHost, MakeEngine
 from clawrl_gym.run.actors import last_line
 from clawrl_gym.run.placement import EngineNeeds
 
@@ -22,9 +22,9 @@ _FETCH_S = 300.0
 
 class EngineActor:
     """An EngineHost in a process of a node, with an event loop that lives as long as the process:
-    vLLM dies with the thread that started it."""
+    what an engine starts may die with the thread that started it."""
 
-    def __init__(self, config: PolicyConfig, key: str, make: MakeServer, cache: str | None) -> None:
+    def __init__(self, config: PolicyConfig, key: str, make: MakeEngine, cache: str | None) -> None:
         import ray.util
 
         self._address = str(ray.util.get_node_ip_address())
@@ -45,7 +45,7 @@ class EngineActor:
         return self._run(getattr(self._host, method)(*arguments))
 
     async def _make_host(
-        self, config: PolicyConfig, key: str, make: MakeServer, cache: Path | None
+        self, config: PolicyConfig, key: str, make: MakeEngine, cache: Path | None
     ) -> EngineHost:
         return EngineHost(config, key, self._address, fetch_chunk, make=make, cache=cache)
 
@@ -62,7 +62,7 @@ class RayProcess:
         key: str,
         needs: EngineNeeds,
         *,
-        make: MakeServer = PolicyServer,
+        make: MakeEngine = make_engine,
         cache: str | None = None,
     ) -> None:
         import ray

@@ -1,8 +1,8 @@
-"""vLLM engines on the nodes of a cluster: each in a Ray actor, watched from the driver.
+"""Engines on the nodes of a cluster: each in a Ray actor, watched from the driver.
 
 An engine whose process or node is gone is begun again on a node that has room, with the current
 weights; its sessions go to the others meanwhile. With the driver or its node's raylet the actor
-ends, and vLLM with the actor.
+ends, and what it started with the actor.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -19,12 +19,12 @@ from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.log_files import rotate_program_log
 from clawrl_gym.core.shipment import Shipment
-from clawrl_gym.policy import launch
 from clawrl_gym.policy.adapters import Adapter
 from clawrl_gym.policy.depot import Depot
-from clawrl_gym.policy.engine import Hold
+from clawrl_gym.policy.engine import Connection, Engine, EngineSetup, Hold, OnPhase
+from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.policy.engine_host import News
-from clawrl_gym.policy.servers import OnPhase
+from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.run.engine_actor import Lost, RayProcess
 from clawrl_gym.run.placement import EngineNeeds
@@ -69,10 +69,8 @@ async def _anybody(node_id: str) -> None:
     pass
 
 
-class RemoteEngine:
+class RemoteEngine(Engine):
     """One engine on some node; the driver's side of it."""
-
-    model_name = launch.MODEL_NAME
 
     def __init__(
         self,
@@ -89,7 +87,7 @@ class RemoteEngine:
         silent_s: float = _SILENT_S,
         refused_pause_s: float = _REFUSED_PAUSE_S,
     ) -> None:
-        """`needs` answers once the cluster is there; `log` is where vLLM's own log is kept;
+        """`needs` answers once the cluster is there; `log` is where its own log is kept;
         `on_node` is told the id of each node that it comes to, once `admit` has let it. A node that
         is refused is told once, and another one is waited for. After `silent_s` without a word
         from its node, nobody waits for its answers any more."""
@@ -122,7 +120,7 @@ class RemoteEngine:
     @property
     def base_url(self) -> str:
         if self._base_url is None:
-            raise PolicyUnavailable("vLLM is not there yet: no node of the cluster has it")
+            raise PolicyUnavailable("the engine is not there yet: no node of the cluster has it")
         if self._is_silent:
             raise PolicyUnavailable(f"the node {self._node} has not been heard of for a while")
         return self._base_url
@@ -131,8 +129,13 @@ class RemoteEngine:
     def alive(self) -> bool:
         return self._base_url is not None and not self._is_silent
 
-    def reserve(self) -> None:
-        """Its node will."""
+    @property
+    def secrets(self) -> Sequence[str]:
+        return (self.key,)
+
+    def connect(self, connection: Connection) -> EngineClient:
+        kind = engine_class(self._config)
+        return kind.client_at(self._config, lambda: self.base_url, self.key, connection)
 
     def when_lost(self, close: Callable[[], Awaitable[None]]) -> None:
         self._close.append(close)
@@ -143,7 +146,7 @@ class RemoteEngine:
         try:
             await self._begin(_PLACING_S)
         except Lost as error:
-            raise PolicyError(f"vLLM's process ended while it started: {error}") from error
+            raise PolicyError(f"the engine's process ended while it started: {error}") from error
 
     async def stop(self) -> None:
         self._stopping = True
@@ -202,9 +205,6 @@ class RemoteEngine:
 
     async def load_adapter(self, adapter: Adapter) -> None:
         raise PolicyError("engines on nodes take merged weights alone: policy.serve=weights")
-
-    async def unload_adapter(self, adapter: Adapter) -> None:
-        """It has none."""
 
     async def _give_weights(self, version: int, shipment: Shipment) -> None:
         await self._ask("stage", version, shipment)
@@ -325,7 +325,7 @@ class RemoteEngine:
         self._staged = -1  # the next process has other files
         try:
             await self._close_connections()
-            with contextlib.suppress(Exception):  # it has ended, or Ray itself, and vLLM with them
+            with contextlib.suppress(Exception):  # it has ended, or Ray itself with it
                 async with asyncio.timeout(_STOP_S):
                     if process is not None:
                         await process.call("stop")
@@ -366,17 +366,15 @@ class ClusterEngines:
         self,
         config: PolicyConfig,
         depot: Depot,
-        logs: Path,
         needs: Callable[[], Awaitable[EngineNeeds]],
         *,
         spawn: Spawn = RayProcess,
         admit: Admit = _anybody,
     ) -> None:
-        """`needs` answers once the cluster is there; `logs` is where vLLM's own logs are kept;
-        `admit` is asked about each node that an engine comes to."""
+        """`needs` answers once the cluster is there; `admit` is asked about each node that an
+        engine comes to."""
         self._config = config
         self._depot = depot
-        self._logs = logs
         self._ask_needs = needs
         self._needs: EngineNeeds | None = None
         self._spawn = spawn
@@ -384,14 +382,14 @@ class ClusterEngines:
         self._nodes: list[str] = []
         self._placed = asyncio.Event()
 
-    def __call__(self, at: int, on_phase: OnPhase, hold: Hold) -> RemoteEngine:
+    def __call__(self, setup: EngineSetup) -> RemoteEngine:
         return RemoteEngine(
             self._config,
             self._needs_at_start,
             self._depot,
-            self._logs / ("vllm.log" if at == 0 else f"vllm-{at}.log"),
-            on_phase,
-            hold,
+            setup.log,
+            setup.on_phase,
+            setup.hold,
             spawn=self._spawn,
             on_node=self._on_node,
             admit=self._admit,

@@ -75,7 +75,7 @@ class EvaluationRun:
 
 
 async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) -> EvaluationRun:
-    """Measure as configured and write evaluation.json; starts vLLM unless an endpoint is given.
+    """Measure as configured and write evaluation.json; serves `policy` unless an endpoint is given.
 
     Raises ConfigError for what cannot be measured, EnvError when most tasks were lost.
     """

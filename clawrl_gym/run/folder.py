@@ -56,7 +56,7 @@ class RunFolder:
 
     @property
     def serving(self) -> Path:
-        """What vLLM loads: the newest weights beside the model's own files."""
+        """What the first engine loads: the newest weights beside the model's own files."""
         return self.path / "serving"
 
     @property

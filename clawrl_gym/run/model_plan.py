@@ -10,8 +10,10 @@ from clawrl_gym.config import CommandConfig, EvaluateConfig, LearnerConfig, Serv
 from clawrl_gym.core import provenance
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.abilities import Abilities, abilities_of
-from clawrl_gym.policy.launch import reserve_port
-from clawrl_gym.policy.models import Device, find_model, resolve_device, sees
+from clawrl_gym.policy.device import Device
+from clawrl_gym.policy.engine_classes import engine_class
+from clawrl_gym.policy.models import find_model, sees
+from clawrl_gym.policy.port import reserve_port
 from clawrl_gym.policy.servable import model_problems, setting_problems
 from clawrl_gym.policy.shape import ModelShape, shape_of_folder, shape_of_hub_model
 from clawrl_gym.policy.vocabulary import check_vocabulary
@@ -59,11 +61,16 @@ class ModelPlan:
 def look_at_model(
     problems: Problems, config: CommandConfig | EvaluateConfig, folder: RunFolder
 ) -> ModelPlan | None:
-    """Whether the model is whole and fits this machine; None when that cannot be said."""
-    policy = config.policy
+    """Whether the model is whole and fits this machine; None when that cannot be said, and where
+    the engine has a model of its own."""
+    policy, engine = config.policy, engine_class(config.policy)
+    if not engine.capabilities.model:
+        if not problems.lines:  # else its options may be wrong
+            problems.lines += engine.problems(policy, None)
+        return None
     device: Device | None = None
     with problems.noted():
-        device = resolve_device(policy.device)
+        device = engine.device(policy.device)
     if policy.port:
         with problems.noted():
             for number in range(policy.servers):
@@ -74,6 +81,7 @@ def look_at_model(
         model = kept_model(folder.path, policy.model) or find_model(policy.model)
     if device is None or len(problems.lines) > before:
         return None
+    problems.lines += engine.problems(policy, model)
     if model is None:
         problems.lines += setting_problems(policy)
         shape = shape_of_hub_model(policy.model)
@@ -152,7 +160,7 @@ def notes_of(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) ->
         plan = plan_card(config, model.shape, model.gpu_gib)
         if plan.settings or not plan.fits:
             yield (
-                "by arithmetic, a full pack does not fit this GPU beside vLLM: "
+                "by arithmetic, a full pack does not fit this GPU beside the engine: "
                 + (f"set {words(plan.settings)}" if plan.fits else "nothing here makes it fit")
             )
     if model.folder is None:

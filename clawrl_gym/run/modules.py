@@ -15,7 +15,15 @@ from pathlib import Path
 
 from clawrl_gym.config import CommandConfig, EnvConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.plugins import AGENTS, ALGORITHMS, ENVIRONMENTS, LEARNERS, LOSSES, SANDBOXES
+from clawrl_gym.core.plugins import (
+    AGENTS,
+    ALGORITHMS,
+    ENGINES,
+    ENVIRONMENTS,
+    LEARNERS,
+    LOSSES,
+    SANDBOXES,
+)
 
 _MAX_MB = 64
 _LEFT_OUT = frozenset({"__pycache__", "clawrl_gym", "node_modules", "runs", "site-packages"})
@@ -29,6 +37,7 @@ def foreign_modules(config: CommandConfig, envs: Iterable[EnvConfig]) -> set[str
         ALGORITHMS.path(config.trainer.algorithm),
         LOSSES.path(config.trainer.loss.type),
         LEARNERS.path(config.learner.backend),
+        ENGINES.path(config.policy.engine),
     ]
     domains = config.domains.values() if isinstance(config, RunConfig) else ()
     types = {domain.agent.type for domain in domains} - set(AGENTS.words)

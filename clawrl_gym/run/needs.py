@@ -13,9 +13,10 @@ from pathlib import Path
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, LearnerConfig, PolicyConfig
 from clawrl_gym.core import provenance
-from clawrl_gym.policy.launch import ADAPTER_RANKS, adapter_slots
+from clawrl_gym.policy.adapters import adapter_slots
+from clawrl_gym.policy.device import Device
+from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.policy.memory import EngineMemory, engine_memory
-from clawrl_gym.policy.models import Device
 from clawrl_gym.policy.shape import ModelShape
 from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.folder import MIN_FREE_BYTES, free_bytes
@@ -32,7 +33,7 @@ GIB = 2**30
 _WEIGHT_BYTES = 4
 """Of a parameter in a checkpoint; in the newest Adam's two moments are beside it."""
 _SERVER_GIB = 1.1
-"""Of vLLM's processes, without weights and cache; measured with the tiny policy on a CPU."""
+"""Of an engine's processes, without weights and cache; measured with the tiny policy on a CPU."""
 _LEARNER_GIB = 0.8
 LEARNER_ON_GPU_GIB = 0.6
 """CUDA's own of the learner's process, and what its allocator cannot use; not measured here."""
@@ -49,7 +50,7 @@ class Needs:
     host_memory: float
     """On a CPU all but activations; beside a GPU, what stays in main memory."""
     engine: EngineMemory
-    """Of each vLLM."""
+    """Of each engine."""
     learner: LearnerMemory
     """All zero where nothing is learned."""
     disk: float
@@ -153,13 +154,14 @@ def _checkpoint_bytes(learner: LearnerConfig, shape: ModelShape) -> float:
 def _served_adapter_parameters(
     config: CommandConfig | EvaluateConfig, shape: ModelShape, device: Device, users: int
 ) -> int:
-    """Of all adapters that one vLLM holds ready on its device, where adapters are served."""
+    """Of all adapters that one engine holds ready on its device, where adapters are served."""
     if not isinstance(config, CommandConfig):
         return 0
     adapter = served_adapter(config, device, has_users=users > 0)
     if adapter is None:
         return 0
-    rank = next(rank for rank in ADAPTER_RANKS if rank >= adapter.rank)
+    ranks = engine_class(config.policy).capabilities.adapter_ranks
+    rank = next(rank for rank in ranks if rank >= adapter.rank)
     largest = adapter.model_copy(update={"rank": rank})
     return adapter_slots(config.policy, users) * adapter_parameters(largest, shape)
 

@@ -22,7 +22,7 @@ from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Judge
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.depot import Depot
-from clawrl_gym.policy.models import checkpoint_dtype, sees
+from clawrl_gym.policy.models import checkpoint_dtype
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.admission import compare_machine
@@ -102,15 +102,18 @@ class RunParts:
         """Open the run's folder; returns the update to go on from."""
         if await asyncio.to_thread(self.folder.take) and resume:
             self._view.message(f"{self.folder.path}: others could read it; it is yours alone now")
-        self.policy.model = await asyncio.to_thread(keep_model, self.folder.path, self.policy.model)
-        self._depot = Depot(
-            self.policy.model, self._config.policy.model, self.folder.serving / "depot", put_chunk
-        )
+        if self.policy.model is not None:
+            self.policy.model = await asyncio.to_thread(
+                keep_model, self.folder.path, self.policy.model
+            )
+            self._depot = Depot(
+                self.policy.model, self._config.policy.model, self.folder.serving / "depot",
+                put_chunk,
+            )  # fmt: skip
         if self._config.policy.placement == "nodes":
             self._engines = ClusterEngines(
                 self._config.policy,
                 self._depot,
-                self.folder.logs,
                 self._needs_of_engines,
                 admit=self._admit_engine,
             )
@@ -120,7 +123,7 @@ class RunParts:
         self.policy.adapter = served_adapter(
             self._config,
             self.policy.device,
-            sees=sees(self.policy.model),
+            sees=self.policy.sees,
             has_users=self._users is not None and bool(self._users.all()),
         )
         resumed = await self.policy.open(stack, resume=resume)  # first: it holds the folder
@@ -190,7 +193,7 @@ class RunParts:
             self.policy.device,
             config.policy.sampling.temperature,
             self._images(),
-            str(self.policy.model),
+            str(self.policy.own_model),
             objectives(config.trainer),
         )
         learner = self._learner(setup, stack)
@@ -199,11 +202,16 @@ class RunParts:
         await learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
             await learner.load_checkpoint(resumed.checkpoint)
-        own = checkpoint_dtype(self.policy.model)
+        own = checkpoint_dtype(self.policy.own_model)
         is_exact = not self._able.remote and computes_exactly(
             config.policy, config.learner, own, self.policy.device
         )
-        self._proofs = Proofs(self.policy.servers, self._view.message, is_exact=is_exact)
+        self._proofs = Proofs(
+            self.policy.servers,
+            self._view.message,
+            is_exact=is_exact,
+            can_probe=self.policy.capabilities.probe,
+        )
         self._proofs.begin(await self._reading(learner))
         self._view.phase("learner", "ready")
         return learner
@@ -277,7 +285,7 @@ class RunParts:
 
     def _images(self) -> Images | None:
         """What the learner must know to see what the policy saw; None for one that sees nothing."""
-        if not sees(self.policy.model):
+        if not self.policy.sees:
             return None
         return Images(str(self.policy.store.pictures.folder), self._config.policy.images.processor)
 
@@ -289,7 +297,7 @@ class RunParts:
         self, learner: AsyncLearner | UserLearner, version: int, user: str
     ) -> Publication:
         """Serve what a learner has as `version`, where adapters are served one of `user`'s. What
-        was served before goes on when vLLM has something else than the learner."""
+        was served before goes on when an engine has something else than the learner."""
         reading = await self._reading(learner)
         proof = await self._proofs.of(reading, user, version, self.policy.version)
         try:

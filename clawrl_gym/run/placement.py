@@ -9,7 +9,7 @@ from typing import Any
 
 from clawrl_gym.config import CommandConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.models import Device, visible_gpus
+from clawrl_gym.policy.device import Device, visible_gpus
 from clawrl_gym.run.nodes import Node, placed_on
 
 ENGINE = "engine"
@@ -47,8 +47,9 @@ def own_gpus(config: CommandConfig, device: Device) -> OwnGpus:
     if len(gpus) < 2:
         raise ConfigError(
             f"got learner.placement=apart and {len(gpus) or 'no'} GPU of this machine (policy."
-            f"device={config.policy.device}), expected two, one for vLLM and one for the learner: "
-            "take learner.placement=driver, or ray.address of a cluster that has another machine"
+            f"device={config.policy.device}), expected two, one for the engine and one for the "
+            "learner: take learner.placement=driver, or ray.address of a cluster that has another "
+            "machine"
         )
     return OwnGpus(tuple(gpus[:-1]), gpus[-1])
 

@@ -1,9 +1,9 @@
-"""A policy that is served: vLLM behind the gateway, and the store that records every turn.
+"""A policy that is served: engines behind the gateway, and the store that records every turn.
 
     async with ServedPolicy(config) as policy:
         print(policy.address.base_url, policy.address.key)
 
-Requests that come before vLLM answers wait in the gateway. New weights are swapped in while it
+Requests that come before an engine answers wait in the gateway. New weights are swapped in while it
 serves; none is refused.
 """
 
@@ -30,9 +30,10 @@ from clawrl_gym.gateway.admission import is_loopback
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.adapter_files import ADAPTER
+from clawrl_gym.policy.adapters import adapter_slots
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
-from clawrl_gym.policy.launch import adapter_slots
-from clawrl_gym.policy.models import checkpoint_dtype, picture_ids, resolve_device, sees
+from clawrl_gym.policy.engine_classes import engine_class, make_engine
+from clawrl_gym.policy.models import checkpoint_dtype, picture_ids, sees
 from clawrl_gym.policy.servers import MakeEngine, PolicyServers, Prove
 from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.policy.whole_model import holds_adapter, write_whole
@@ -99,19 +100,36 @@ class ServedPolicy:
         self._users = users
         self._own_folder = Scratch("policy") if folder is None else None
         self.folder = RunFolder(Path(self._own_folder.path if self._own_folder else folder or ""))
-        self.model = model_of(self.folder.path, config.policy.model)
-        self.device = resolve_device(config.policy.device)
+        engine = engine_class(config.policy)
+        self.capabilities = engine.capabilities
+        self.model: Path | None = None
+        """Folder of the model; None where the engine has one of its own elsewhere."""
+        if engine.capabilities.model:
+            self.model = model_of(self.folder.path, config.policy.model)
+        self.device = engine.device(config.policy.device)
         self.version = 0
         """The newest published weight version."""
-        self.make_engine: MakeEngine | None = None
-        """Engines on a cluster; None: servers on this machine. Taken when it is opened."""
+        self.make_engine: MakeEngine = make_engine
+        """What makes its engines, elsewhere than on this machine perhaps. Taken when it is
+        opened."""
         self.adapter: AdapterConfig | None = None
         """The form of the adapters that are published; None: weights are. Taken when it is
         opened."""
         self.gpus: tuple[str, ...] | None = None
-        """Those of this machine that are vLLM's; None: all. Taken when it is opened."""
+        """Those of this machine that are the engines'; None: all. Taken when it is opened."""
         self.adapters_of_users: dict[str, tuple[int, Path]] = {}
         """Version and folder of each user's own that serves from the start."""
+
+    @property
+    def own_model(self) -> Path:
+        """Folder of the model, of an engine that loads one."""
+        assert self.model is not None
+        return self.model
+
+    @property
+    def sees(self) -> bool:
+        """Whether it is shown pictures."""
+        return self.model is not None and sees(self.model)
 
     async def open(self, stack: AsyncExitStack, *, resume: bool = False) -> UpdateRow | None:
         """Open the store; returns the update to go on from. What is opened is closed by `stack`."""
@@ -128,8 +146,8 @@ class ServedPolicy:
             self.model,
             folder.serving,
             folder.logs,
-            lambda phase: self._on_phase("vLLM", phase),
-            make_engine=self.make_engine,
+            lambda phase: self._on_phase(self.servers.label, phase),
+            make=self.make_engine,
             adapter=self.adapter,
             gpus=self.gpus,
         )
@@ -138,7 +156,7 @@ class ServedPolicy:
         self.fleet = self.servers.fleet(
             config.gateway.max_waiting,
             with_pictures=self.store.pictures.inline,
-            unspoken=picture_ids(self.model),
+            unspoken=() if self.model is None else picture_ids(self.model),
         )
         stack.push_async_callback(self.servers.close_clients)
         return resumed
@@ -165,7 +183,7 @@ class ServedPolicy:
             config.policy.request_timeout_s,
             live=config.live,
             hooks=hooks,
-            images=config.policy.images if sees(self.model) else None,
+            images=config.policy.images if self.sees else None,
             history=HistoryRule(config.policy.keep_thoughts, config.policy.max_model_len),
             films=self.folder.films,
             on_film=self._on_film,
@@ -173,7 +191,7 @@ class ServedPolicy:
             versions=self.servers.adapters,
             allowances=self.folder.path,
         )
-        redact.install([self.gateway.key, *self.servers.keys])
+        redact.install([self.gateway.key, *self.servers.secrets])
         self.gateway.version = self.version
         self.servers.hold_with(self.gateway.hold_requests)
         url = url_for(await self.gateway.start(sock), host)
@@ -183,7 +201,7 @@ class ServedPolicy:
         self._on_phase("gateway", f"ready at {url}")
 
     async def start(self, resumed: UpdateRow | None = None) -> None:
-        """Start vLLM with the model's own weights, or with those of a checkpoint."""
+        """Start the engines with the model's own weights, or with those of a checkpoint."""
         checkpoint = None
         if resumed is not None and resumed.checkpoint is not None:
             checkpoint = Path(resumed.checkpoint)
@@ -194,12 +212,12 @@ class ServedPolicy:
             return await self.servers.start()
         if not holds_adapter(checkpoint):
             return await self.servers.start(resumed.version, checkpoint / WEIGHTS)
-        whole = self.folder.serving / "whole"
+        model, whole = self.own_model, self.folder.serving / "whole"
         try:
             shutil.rmtree(whole, ignore_errors=True)
             whole.mkdir(parents=True)
             await asyncio.to_thread(
-                write_whole, checkpoint, lambda _: self.model, whole, checkpoint_dtype(self.model)
+                write_whole, checkpoint, lambda _: model, whole, checkpoint_dtype(model)
             )
             await self.servers.start(resumed.version, whole)
         finally:
@@ -286,7 +304,7 @@ class ServedPolicy:
         await self.close()
 
     async def close(self) -> None:
-        """End vLLM and the gateway, and close the store; for what `async with` opened."""
+        """End engines and gateway, and close the store; for what `async with` opened."""
         await self._stack.aclose()
         if self._own_folder is not None:
             self._own_folder.remove()

@@ -1,8 +1,8 @@
 """Everything that is checked before a command starts anything.
 
 A run begins with its preflight and `dry_run=true` ends after it, so both refuse the same. All that
-is wrong is said at once. Nothing is left written or running, and neither torch nor vLLM nor Ray is
-imported, but torch for a loss of one's own, which is tried on made-up tokens; sandboxes and
+is wrong is said at once. Nothing is left written or running, and neither torch nor an engine nor
+Ray is imported, but torch for a loss of one's own, which is tried on made-up tokens; sandboxes and
 browsers are proved by starting one, an address for checkpoints by writing there, images are only
 looked for.
 """
@@ -78,7 +78,7 @@ class Preflight(Generic[C]):
     """With what this machine decided filled in."""
     folder: RunFolder
     model: ModelPlan | None = None
-    """None: a server elsewhere is measured."""
+    """None: a server elsewhere is measured, or served."""
     tasks: Mixture | None = None
     """Of a training."""
     heldout: Sequence[TaskRef] = ()

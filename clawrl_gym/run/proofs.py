@@ -1,4 +1,4 @@
-"""Proofs: of each publication, that what vLLM serves is what the learner has."""
+"""Proofs: of each publication, that what is served is what the learner has."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import partial
 
 from clawrl_gym.config import LearnerConfig, PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
-from clawrl_gym.policy.client import PolicyClient
-from clawrl_gym.policy.models import Device
+from clawrl_gym.policy.device import Device
+from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.probe import GAP, REFUSED, Finding, Probe, Reading
 from clawrl_gym.policy.servers import PolicyServers
 
@@ -33,7 +33,7 @@ class Proof:
         self._version = version
         self._say = say
 
-    async def __call__(self, engine: PolicyClient) -> None:
+    async def __call__(self, engine: EngineClient) -> None:
         reading, user = self._reading, self._user
         try:
             logprobs = await engine.logprobs(reading.ids_T, version=self._version, user=user)
@@ -57,27 +57,36 @@ class Proofs:
     """Makes them. What numbers do is measured at the first one, by the version before it."""
 
     def __init__(
-        self, servers: PolicyServers, say: Callable[[str], None], *, is_exact: bool
+        self,
+        servers: PolicyServers,
+        say: Callable[[str], None],
+        *,
+        is_exact: bool,
+        can_probe: bool = True,
     ) -> None:
-        """`is_exact`: engine and learner compute in float32."""
+        """`is_exact`: engine and learner compute in float32. `can_probe`: engines can be asked."""
         self._servers = servers
         self._say = say
         self._probe: Probe | None = Probe(is_exact=is_exact)
+        self._can_probe = can_probe
         self._start: Reading | None = None
 
     def begin(self, reading: Reading | None) -> None:
         """With what the learner says of the version that is served now."""
         self._start = reading
-        if reading is None:
+        if reading is None or not self._can_probe:
             self._probe = None
-            self._say("the learner has no probe: what vLLM serves is not compared with it")
+            who = "learner" if reading is None else "engine"
+            self._say(
+                f"the {who} has no probe: what is served is not compared with what is learned"
+            )
 
     async def of(
         self, reading: Reading | None, user: str, version: int, served: int
     ) -> Proof | None:
         """Of a version that is about to be published; None where it cannot be proved.
 
-        `served`: the newest version for all. Raises PolicyError when vLLM has served other weights
+        `served`: the newest version for all. Raises PolicyError when other weights were served
         than the learner's from the start.
         """
         if reading is None or self._probe is None or self._start is None:
@@ -87,7 +96,7 @@ class Proofs:
         return Proof(self._probe, reading, user, version, self._say)
 
     async def _measure(self, start: Reading, served: int) -> bool:
-        async def ask(engine: PolicyClient) -> list[list[float]]:
+        async def ask(engine: EngineClient) -> list[list[float]]:
             read = partial(engine.logprobs, start.ids_T, version=served)
             alone = await read()
             return [alone, *await asyncio.gather(*(read() for _ in range(_AT_ONCE)))]
@@ -98,7 +107,7 @@ class Proofs:
         except PolicyUnavailable:
             return False
         except PolicyError as error:
-            self._say(f"vLLM cannot be probed ({error}): what it serves is not compared")
+            self._say(f"the engine cannot be probed ({error}): what it serves is not compared")
             self._probe = None
             return False
         if readings is not None:

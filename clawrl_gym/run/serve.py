@@ -1,7 +1,7 @@
 """`serve`: live conversations behind the gateway; judged turns become updates as they come.
 
-The gateway listens first and requests wait inside until vLLM answers. The learner starts beside
-it: conversations never wait for learning.
+The gateway listens first and requests wait inside until an engine answers. The learner starts
+beside it: conversations never wait for learning.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.judge.language import load_languages
 from clawrl_gym.judge.queue import JudgeQueue
-from clawrl_gym.policy.launch import adapter_slots
-from clawrl_gym.policy.models import resolve_device
+from clawrl_gym.policy.adapters import adapter_slots
+from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.training_time import TrainingTime
 from clawrl_gym.run.clients import key_of, key_place
@@ -69,10 +69,9 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
     folder = serving_folder(config)
     gateway = config.gateway.model_copy(update={"key": key_of(config, folder)})
     with_key = config.model_copy(update={"gateway": gateway})
-    with_key, why_compiled = with_compiling(with_key, resolve_device(config.policy.device), 0)
-    settings = settings_note(config, shape_of(config.policy.model).parameters)
+    with_key, notes = _decided(with_key)
     view = make_view(config.ui, SERVING, title=str(folder.path))
-    for note in filter(None, (settings, why_compiled)):
+    for note in notes:
         view.message(note)
     try:
         async with AsyncExitStack() as stack:
@@ -89,6 +88,16 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
                 await service.run(stack)
     finally:
         view.close()
+
+
+def _decided(config: ServeConfig) -> tuple[ServeConfig, list[str]]:
+    """What this machine and the size of the model decide, and why, for people."""
+    engine = engine_class(config.policy)
+    if not engine.capabilities.model:
+        return config, []
+    settings = settings_note(config, shape_of(config.policy.model).parameters)
+    config, why_compiled = with_compiling(config, engine.device(config.policy.device), 0)
+    return config, list(filter(None, (settings, why_compiled)))
 
 
 def machine_turns_in_words(machine_turns: MachineTurns) -> str:
@@ -108,7 +117,7 @@ def _weights_of_users(config: ServeConfig, have_own: bool, users: int) -> str:
         slots = adapter_slots(config.policy, users)
         if users >= slots:
             words += (
-                f"; vLLM answers with {slots} at a time, and requests for others wait "
+                f"; an engine answers with {slots} at a time, and requests for others wait "
                 "(policy.max_adapters)"
             )
         return words
@@ -191,7 +200,7 @@ class Service:
             ServingCounts(
                 parts.policy, self._collector, self._queue, self._ready, self._machine_turns
             ),
-            find_tokenizer([parts.policy.model]),
+            find_tokenizer([] if parts.policy.model is None else [parts.policy.model]),
             UntrainableTurns(self._view.message) if config.learn else None,
         )
         hooks = Hooks(

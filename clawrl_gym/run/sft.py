@@ -26,13 +26,9 @@ from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.metrics import Metrics
 from clawrl_gym.core.progress import NowAndThen
 from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
-from clawrl_gym.policy.models import (
-    Device,
-    check_context,
-    find_model,
-    resolve_device,
-    resolve_model,
-)
+from clawrl_gym.policy.device import Device
+from clawrl_gym.policy.engine_classes import engine_class
+from clawrl_gym.policy.models import check_context, find_model, resolve_model
 from clawrl_gym.run.demonstrations import check_demonstrable, write_demonstrations
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import keep_model, kept_model
@@ -148,7 +144,7 @@ def preflight_sft(config: SftConfig) -> SftPlan:
             check_demonstrable(config.env, config.agent)
     device: Device = "cpu"
     with problems.noted():
-        device = resolve_device(config.policy.device)
+        device = engine_class(config.policy).device(config.policy.device)
     model = None
     with problems.noted():
         model = kept_model(folder.path, config.policy.model) or find_model(config.policy.model)

@@ -247,9 +247,10 @@ class SftReader:
             raise BadRow("pictures, of which only text is learned")
         if self._config.learn_on == "last":
             turns = turns[-1:]
-        if not is_foreign:
-            return [_imitated(turn) for turn in turns]
-        return [again for turn in turns for again in self._rendered(turn)]
+        return [again for turn in turns for again in self._imitated(turn, is_foreign)]
+
+    def _imitated(self, turn: Turn, is_foreign: bool) -> list[Turn]:
+        return self._rendered(turn) if is_foreign or not turn.has_ids else [_imitated(turn)]
 
     def _rendered(self, turn: Turn) -> list[Turn]:
         row: Mapping[str, object] = {

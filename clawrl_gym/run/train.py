@@ -155,7 +155,7 @@ class Run:
         return self._heldout.evaluations
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Start every part; vLLM, which takes longest, beside all others."""
+        """Start every part; the engines, which take longest, beside all others."""
         config, parts = self._config, self._parts
         resumed = await parts.open(stack, resume=config.resume is not None)
         cut_off = await self._close_open_episodes("its run was killed")
@@ -210,7 +210,7 @@ class Run:
                 self._tasks.metrics,
                 self._floors,
             ),
-            find_tokenizer([parts.policy.model]),
+            find_tokenizer([parts.policy.own_model]),
         )
         self._heldout = HeldOut(
             config,

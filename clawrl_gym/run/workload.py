@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
-from clawrl_gym.policy.models import Device
+from clawrl_gym.policy.device import Device
 from clawrl_gym.policy.shape import ModelShape
 
 _TURNS = 3

@@ -212,11 +212,12 @@ def transcript_turn(
     start = len(before) if turn.messages[: len(before)] == before else 0
     added = [m for m in turn.messages[start:] if start == 0 or m.get("role") != "assistant"]
     ids_T = turn.sampled_ids_T[:MAX_TOKENS]
+    texts = pieces(decoder, ids_T) if turn.has_ids else _whole(turn.reply, len(ids_T))
     advantages_T = advantages_of(turn, samples)
     tokens = [
         Token(token_id, text, logprob, version, advantage, gap)
         for token_id, text, logprob, version, advantage, gap in zip(
-            ids_T, pieces(decoder, ids_T), turn.logprobs_T, turn.versions_T, advantages_T,
+            ids_T, texts, turn.logprobs_T, turn.versions_T, advantages_T,
             gaps_T or [None] * len(ids_T), strict=False,
         )
     ]  # fmt: skip
@@ -224,6 +225,11 @@ def transcript_turn(
     return TranscriptTurn(
         [transcript_message(m) for m in added], tokens, hidden, turn.finish_reason, verdict
     )
+
+
+def _whole(reply: Message, count: int) -> list[str]:
+    """A reply as texts of so many tokens whose own texts nobody knows: the first carries it."""
+    return [transcript_message(reply).text, *[""] * (count - 1)][:count]
 
 
 def advantages_of(turn: Turn, samples: Sequence[Sample]) -> list[float | None]:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import psutil
 
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.policy.client import PolicyClient
-from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.vllm.client import PolicyClient
+from clawrl_gym.policy.vllm.engine import VllmEngine
+from clawrl_gym.policy.vllm.server import PolicyServer
 
 CONFIG = PolicyConfig(max_model_len=1024, kv_cache_gb=0.125, start_timeout_s=240)
+
+
+def processes_of(servers: PolicyServers) -> list[PolicyServer]:
+    """Of its engines, which are vLLMs of this machine."""
+    return [cast(VllmEngine, engine).server for engine in servers.engines]
 
 
 class Served:

@@ -19,14 +19,15 @@ import yaml
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
-from clawrl_gym.policy.launch import adapter_slots
+from clawrl_gym.policy.adapters import adapter_slots
+from clawrl_gym.policy.generation import Generation, Sampling
+from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.run.export import export_run
 from clawrl_gym.run.proofs import Proofs
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.packing import make_packs
-from tests.e2e.served import CONFIG, Served, until
+from tests.e2e.served import CONFIG, Served, processes_of, until
 from tests.reference.tiny_model import make_samples
 from tests.tiny_models import make_random_model
 
@@ -42,7 +43,7 @@ class Rig:
     """Servers with adapters, and a learner that makes some."""
 
     servers: PolicyServers
-    client: PolicyClient
+    client: EngineClient
     learner: Learner
     folder: Path
 
@@ -287,7 +288,7 @@ def test_an_export_in_either_form_answers_as_the_run_does(
     adapter = export_run(run, tmp_path / "adapter", form="adapter").folder
     merged = Served(export_run(run, tmp_path / "merged").folder, tmp_path / "served")
 
-    async def said(client: PolicyClient, version: int, user: str) -> tuple[list[int], list[float]]:
+    async def said(client: EngineClient, version: int, user: str) -> tuple[list[int], list[float]]:
         reply = await client.generate(PROMPT, GREEDY, version=version, user=user)
         ids = PROMPT + reply.sampled_ids_T
         return ids, await client.logprobs(ids, version=version, user=user)
@@ -321,7 +322,7 @@ def test_a_server_that_died_comes_back_with_the_newest_adapters(
 ) -> None:
     async def main() -> None:
         watching = asyncio.create_task(rig.servers.watch())
-        (server,) = rig.servers.servers
+        (server,) = processes_of(rig.servers)
         newest = rig.servers.version
         await rig.servers.publish_adapter(1, rig.train(), user="bob")
         before = await rig.reply(1, "bob")

@@ -20,6 +20,7 @@ from clawrl_gym.core.types import INTERRUPTED, Turn
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.store import Store
+from tests.e2e.served import processes_of
 from tests.tiny_models import make_random_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
@@ -330,7 +331,7 @@ def test_replies_go_on_while_a_killed_vllm_starts_again(rig: Rig, run: Any) -> N
             for name, ask in (("w", rig.say), ("t", rig.text))
         ]
         await until(lambda running: running >= 5, rig)
-        pid = rig.servers.servers[0].pid
+        pid = processes_of(rig.servers)[0].pid
         assert pid is not None
         os.killpg(pid, signal.SIGKILL)
         replies = await asyncio.gather(*asks)

@@ -11,11 +11,12 @@ import pytest
 
 from clawrl_gym.core.errors import PolicyUnavailable
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Piece, message_of
+from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.servers import PolicyServers
-from tests.e2e.served import CONFIG, tree
+from clawrl_gym.policy.vllm.client import Sampling
+from tests.e2e.served import CONFIG, processes_of, tree
 from tests.scripted_model import make_scripted_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
@@ -63,28 +64,28 @@ async def test_a_session_survives_the_death_of_its_server_in_the_middle_of_a_rep
 
         await servers.publish(2, model / "model.safetensors")
         async with asyncio.timeout(120):
-            while not all(server.alive for server in servers.servers):  # noqa: ASYNC110
+            while not all(server.alive for server in processes_of(servers)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         assert {await version_of(policy) for policy in fleet.policies} == {2}
         assert not watching.done()
         watching.cancel()
     finally:
-        pids = [p for server in servers.servers if server.pid for p in tree(server.pid)]
+        pids = [p for server in processes_of(servers) if server.pid for p in tree(server.pid)]
         await servers.stop()
         await servers.close_clients()
     assert not [p for p in pids if p.is_running() and p.status() != "zombie"]
 
 
-async def version_of(policy: PolicyClient) -> int:
+async def version_of(policy: EngineClient) -> int:
     (version,) = set((await policy.generate([5], Sampling(0, 1, 3), version=0)).versions_T)
     return version
 
 
 async def killed_in_the_middle(
-    servers: PolicyServers, fleet: Fleet[PolicyClient], home: PolicyClient
+    servers: PolicyServers, fleet: Fleet[EngineClient], home: EngineClient
 ) -> list[Piece]:
     """Pieces of a reply whose server is killed while it speaks."""
-    server = servers.servers[fleet.policies.index(home)]
+    server = processes_of(servers)[fleet.policies.index(home)]
     pieces = []
     stream = home.stream_chat(ENDLESS, Sampling(0.0, 1.0, 400), version=1)
     with pytest.raises(PolicyUnavailable):  # noqa: PT012

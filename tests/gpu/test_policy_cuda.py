@@ -9,10 +9,10 @@ import pytest
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.client import Generation, Sampling
-from clawrl_gym.policy.models import resolve_device
 from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.swap import WeightSwap
+from clawrl_gym.policy.vllm.build import vllm_device
+from clawrl_gym.policy.vllm.client import Generation, Sampling
+from clawrl_gym.policy.vllm.swap import WeightSwap
 from tests.e2e.served import Served
 from tests.tiny_models import logprobs_by_transformers
 
@@ -55,7 +55,7 @@ def perturbed(target: Path) -> Path:
 
 
 def test_it_serves_and_takes_new_weights(tmp_path: Path) -> None:
-    assert resolve_device("auto") == "cuda"
+    assert vllm_device("auto") == "cuda"
     other = perturbed(tmp_path / "other")
     served = Served(shipped_dir(), tmp_path, CONFIG)
 

@@ -7,7 +7,7 @@ the old weights.
 
 from __future__ import annotations
 
-from clawrl_gym.policy.vllm_objects import Worker
+from clawrl_gym.policy.vllm.objects import Worker
 
 
 class Reload:

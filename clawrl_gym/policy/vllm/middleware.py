@@ -25,11 +25,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from clawrl_gym.policy.multimodal import PreparedInputs, RenderedPrompt, expanded, urls_of
-from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser, whole_reply
-from clawrl_gym.policy.reply_text import ReplyText, reply_text
 from clawrl_gym.policy.special_tokens import SpecialTokenMask, Tokenizer
-from clawrl_gym.policy.vllm_objects import (
+from clawrl_gym.policy.vllm.multimodal import PreparedInputs, RenderedPrompt, expanded, urls_of
+from clawrl_gym.policy.vllm.objects import (
     ChatCompletionRequest,
     EngineOutputs,
     GenerateRequest,
@@ -37,6 +35,8 @@ from clawrl_gym.policy.vllm_objects import (
     RequestOutput,
     ServerState,
 )
+from clawrl_gym.policy.vllm.reply_parser import EngineEvents, Event, ReplyParser, whole_reply
+from clawrl_gym.policy.vllm.reply_text import ReplyText, reply_text
 
 T = TypeVar("T")
 _PREFIX = "/clawrl/"

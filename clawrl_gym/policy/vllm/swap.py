@@ -17,8 +17,8 @@ from typing import Protocol
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.pauses import growing_pauses_s
-from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.serving_folder import ServingFolder
+from clawrl_gym.policy.vllm.client import PolicyClient
 
 _ATTEMPTS = 3
 _RESUME_ATTEMPTS = 5

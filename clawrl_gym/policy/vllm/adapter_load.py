@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.policy.adapters import Adapter
-from clawrl_gym.policy.client import PolicyClient
-from clawrl_gym.policy.swap import SwapTarget, until_taken
+from clawrl_gym.policy.vllm.client import PolicyClient
+from clawrl_gym.policy.vllm.swap import SwapTarget, until_taken
 
 
 class AdapterLoad:

@@ -16,20 +16,16 @@ from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import ChatBody, JsonObject, Message
 from clawrl_gym.policy.adapters import Adapters
-from clawrl_gym.policy.connections import VllmConnections
-from clawrl_gym.policy.generation import (
-    ChatReply,
-    Generation,
-    Piece,
+from clawrl_gym.policy.generation import ChatReply, Generation, Piece, Sampling, message_of
+from clawrl_gym.policy.vllm.connections import VllmConnections
+from clawrl_gym.policy.vllm.launch import PROBE_PRIORITY
+from clawrl_gym.policy.vllm.wire import (
     ReplyAnswer,
     ReplyStream,
-    Sampling,
     StreamEvent,
-    message_of,
     sampling_params,
     whole_generation,
 )
-from clawrl_gym.policy.launch import PROBE_PRIORITY
 
 __all__ = ["Generation", "PolicyClient", "PolicyUnavailable", "Sampling"]
 

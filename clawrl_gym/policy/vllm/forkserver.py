@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from clawrl_gym.policy.vllm_process import FORKSERVER_VARIABLE
+from clawrl_gym.policy.vllm.process import FORKSERVER_VARIABLE
 
 
 class ServerProcess:

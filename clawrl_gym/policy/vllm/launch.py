@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
-from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.files import cache_root
 from clawrl_gym.core.provenance import threads_of
-from clawrl_gym.policy.models import Device, checkpoint_dtype, sees
-from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
+from clawrl_gym.policy.adapters import adapter_slots
+from clawrl_gym.policy.device import Device
+from clawrl_gym.policy.interface import MODEL_NAME
+from clawrl_gym.policy.models import checkpoint_dtype, sees
+from clawrl_gym.policy.port import LOOPBACK
+from clawrl_gym.policy.vllm.process import PARENT_VARIABLE
 from clawrl_gym.policy.weights import layer_shapes, weight_files
 
-HOST = "127.0.0.1"
-MODEL_NAME = "policy"
-"""The name under which vLLM serves the model."""
 PROBE_PRIORITY, PROBE_SEATS = -1, 4
 """Of requests that prove a publication: they wait for nobody, see `scheduler`."""
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Those that vLLM makes room for; an adapter of a smaller rank fits."""
-
-
-_LAST_PORT = 65535
-_OTHER_ADAPTERS, _MOST_ADAPTERS = 3, 32
-
-
-def adapter_slots(config: PolicyConfig, users: int = 0) -> int:
-    """How many adapters vLLM answers with at a time, where so many users have one of their own."""
-    if config.max_adapters != "auto":
-        return config.max_adapters
-    return min(max(users, 1) + _OTHER_ADAPTERS, _MOST_ADAPTERS)
 
 
 def is_eager(config: PolicyConfig) -> bool:
@@ -47,31 +35,6 @@ def _servers_here(config: PolicyConfig) -> int:
     return config.servers if config.placement == "driver" else 1
 
 
-def reserve_port(port: int, host: str = HOST) -> socket.socket:
-    """A socket bound to a free port on loopback or another own address, `port` itself unless it
-    is 0.
-
-    While it is open, no other program is given the port, but vLLM can listen there: also after a
-    restart. ConfigError when the port is taken, or there is none of this number.
-    """
-    if port > _LAST_PORT:  # of one of several servers
-        raise ConfigError(
-            f"policy.port={port} cannot be used: the last port is {_LAST_PORT}, and each server "
-            "takes the next one; choose a smaller policy.port, or 0 for free ones"
-        )
-    probe = socket.socket()
-    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        probe.bind((host, port))
-    except OSError as error:
-        probe.close()
-        raise ConfigError(
-            f"policy.port={port} cannot be used ({error.strerror}): "
-            "another program has it; choose another port, or 0 for a free one"
-        ) from error
-    return probe
-
-
 def compile_cache() -> Path:
     """Where vLLM keeps what it compiled, for the next run with the same model and settings."""
     return cache_root() / "vllm"
@@ -82,7 +45,7 @@ def command(
     model_dir: Path,
     port: int,
     device: Device,
-    host: str = HOST,
+    host: str = LOOPBACK,
     adapter: AdapterConfig | None = None,
     path: str | None = None,
 ) -> list[str]:
@@ -93,19 +56,22 @@ def command(
     """
     # vLLM's own `auto` would serve a float32 checkpoint in bfloat16
     dtype = checkpoint_dtype(model_dir) if config.dtype == "auto" else config.dtype
-    argv = [sys.executable, "-m", "clawrl_gym.policy.vllm_process"]
+    argv = [sys.executable, "-m", "clawrl_gym.policy.vllm.process"]
     argv += ["--model", str(path or model_dir), "--served-model-name", MODEL_NAME]
     argv += ["--dtype", dtype]
     argv += ["--host", host, "--port", str(port)]
     argv += ["--max-model-len", str(config.max_model_len)]
     argv += ["--max-num-seqs", str(config.max_num_seqs + PROBE_SEATS)]
     argv += ["--scheduling-policy", "priority"]
-    argv += ["--scheduler-cls", "clawrl_gym.policy.scheduler.make"]
+    argv += ["--scheduler-cls", "clawrl_gym.policy.vllm.scheduler.make"]
     argv += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
     argv += ["--generation-config", "vllm", "--enable-prefix-caching"]
-    argv += ["--worker-extension-cls", "clawrl_gym.policy.worker_extension.Reload"]
-    argv += ["--middleware", "clawrl_gym.policy.middleware.PolicyRoutes"]
-    argv += ["--middleware", "clawrl_gym.policy.middleware.RequireKey"]  # the last one is outermost
+    argv += ["--worker-extension-cls", "clawrl_gym.policy.vllm.worker_extension.Reload"]
+    argv += ["--middleware", "clawrl_gym.policy.vllm.middleware.PolicyRoutes"]
+    argv += [
+        "--middleware",
+        "clawrl_gym.policy.vllm.middleware.RequireKey",
+    ]  # the last one is outermost
     argv += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
     argv += ["--disable-fastapi-docs"]
     if sees(model_dir):
@@ -125,7 +91,7 @@ def command(
     if device == "cpu":
         argv += ["--kv-cache-memory-bytes", str(int(config.kv_cache_gb * 2**30))]
         argv += ["--distributed-executor-backend", "uni"]
-        argv += ["--worker-cls", "clawrl_gym.policy.cpu_worker.CpuWorker"]
+        argv += ["--worker-cls", "clawrl_gym.policy.vllm.cpu_worker.CpuWorker"]
     else:
         argv += ["--gpu-memory-utilization", str(config.gpu_memory_utilization)]
     return argv

@@ -1,4 +1,4 @@
-"""The process that becomes vLLM's server: `python -m clawrl_gym.policy.vllm_process ARGUMENTS`.
+"""The process that becomes vLLM's server: `python -m clawrl_gym.policy.vllm.process ARGUMENTS`.
 
 It dies with the process that started it, and so does everything it starts. On the CPU build the
 engine is forked from the server, which has already imported everything, instead of being spawned:
@@ -15,7 +15,7 @@ import socket
 import sys
 
 from clawrl_gym.core.descendants import die_with_parent, forks_die_with_parent
-from clawrl_gym.policy.vllm_objects import VllmConfig
+from clawrl_gym.policy.vllm.objects import VllmConfig
 
 PARENT_VARIABLE = "CLAWRL_PARENT_PID"
 """Environment variable with the pid of the process that the server belongs to."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
-from clawrl_gym.policy.launch import PROBE_PRIORITY, PROBE_SEATS
+from clawrl_gym.policy.vllm.launch import PROBE_PRIORITY, PROBE_SEATS
 
 if TYPE_CHECKING:
-    from clawrl_gym.policy.vllm_objects import EngineRequest, SchedulerOutput, VllmConfig
+    from clawrl_gym.policy.vllm.objects import EngineRequest, SchedulerOutput, VllmConfig
 
 
 def make(vllm_config: VllmConfig, **parts: object) -> Scheduler:

@@ -18,10 +18,9 @@ from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
-from clawrl_gym.policy.call_text import FORMATS, CallReading, CallText, MarkedJson
 from clawrl_gym.policy.generation import Delta, message_of
-from clawrl_gym.policy.reply_text import ReplyText, Step, reply_text
-from clawrl_gym.policy.vllm_objects import (
+from clawrl_gym.policy.vllm.call_text import FORMATS, CallReading, CallText, MarkedJson
+from clawrl_gym.policy.vllm.objects import (
     ChatCompletionRequest,
     CompletionOutput,
     OnlineRenderer,
@@ -30,6 +29,7 @@ from clawrl_gym.policy.vllm_objects import (
     RequestOutput,
     SampleLogprobs,
 )
+from clawrl_gym.policy.vllm.reply_text import ReplyText, Step, reply_text
 
 Event = dict[str, Any]
 """A JSON object between this process and the policy's client."""

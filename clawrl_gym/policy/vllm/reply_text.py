@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-from clawrl_gym.policy.vllm_objects import (
+from clawrl_gym.policy.vllm.objects import (
     CompletionOutput,
     IncrementalDetokenizer,
     VllmTokenizer,

@@ -23,13 +23,17 @@ from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.log_files import rotate_program_log
 from clawrl_gym.core.scratch import Scratch
-from clawrl_gym.policy import launch
 from clawrl_gym.policy.adapters import Adapters
-from clawrl_gym.policy.client import Health, PolicyClient, Sampling
-from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
-from clawrl_gym.policy.models import Device, check_context, resolve_device
-from clawrl_gym.policy.server_log import WITHOUT_A_WORD, ServerLog, advice
+from clawrl_gym.policy.device import Device
+from clawrl_gym.policy.interface import MODEL_NAME
+from clawrl_gym.policy.models import check_context
+from clawrl_gym.policy.port import LOOPBACK, reserve_port
 from clawrl_gym.policy.serving_folder import ServingFolder
+from clawrl_gym.policy.vllm import launch
+from clawrl_gym.policy.vllm.build import vllm_device
+from clawrl_gym.policy.vllm.client import Health, PolicyClient, Sampling
+from clawrl_gym.policy.vllm.forkserver import ForkServer, ServerProcess, signal_group
+from clawrl_gym.policy.vllm.server_log import WITHOUT_A_WORD, ServerLog, advice
 
 _STOP_S = 3.0
 _POLL_S = 0.2
@@ -51,7 +55,7 @@ class Killed(PolicyError):
 class PolicyServer:
     """One vLLM that serves one model as `policy`."""
 
-    model_name = launch.MODEL_NAME
+    model_name = MODEL_NAME
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class PolicyServer:
         on_phase: Callable[[str], None],
         *,
         gpu: str | None = None,
-        host: str = launch.HOST,
+        host: str = LOOPBACK,
         key: str | None = None,
         adapter: AdapterConfig | None = None,
         adapters: Adapters | None = None,
@@ -112,7 +116,7 @@ class PolicyServer:
     def reserve(self) -> None:
         """Take the port, so that clients can be made before the server is up."""
         if self._socket is None:
-            self._socket = launch.reserve_port(self._config.port, self._host)
+            self._socket = reserve_port(self._config.port, self._host)
             self._port = self._socket.getsockname()[1]
 
     async def start(self, version: int = 0, weights: Path | None = None) -> None:
@@ -121,7 +125,7 @@ class PolicyServer:
         What is killed while it starts is started once more. Raises ConfigError or PolicyError in
         one line, with vLLM's own last words; leaves nothing behind then.
         """
-        self._device = resolve_device(self._config.device)
+        self._device = vllm_device(self._config.device)
         check_context(self._config.max_model_len, self._model_dir)
         self._stopping = False
         try:

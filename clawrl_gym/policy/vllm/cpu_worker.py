@@ -18,7 +18,7 @@ from vllm.lora.punica_wrapper import punica_cpu
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.cpu_worker import CPUWorker
 
-from clawrl_gym.policy.vllm_objects import SchedulerOutput
+from clawrl_gym.policy.vllm.objects import SchedulerOutput
 
 
 class Rewindable(torch.Generator):

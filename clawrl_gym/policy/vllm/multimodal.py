@@ -13,7 +13,7 @@ from typing import Any
 
 from clawrl_gym.core.pictures import parts_of
 from clawrl_gym.core.types import Message
-from clawrl_gym.policy.vllm_objects import MultiModalInput, OnlineRenderer, PlaceholderRange
+from clawrl_gym.policy.vllm.objects import MultiModalInput, OnlineRenderer, PlaceholderRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,107 @@
+"""What servers of the OpenAI API answer, as errors of ours, and how often they are asked.
+
+Whoever asks such a server shares it: an evaluation, whose episodes ask it themselves, and the
+engine that serves it behind the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import aiohttp
+
+from clawrl_gym.core.errors import (
+    ContextError,
+    PolicyError,
+    PolicyUnavailable,
+    ReplyTimeout,
+    RequestError,
+    RequestTooLarge,
+)
+from clawrl_gym.core.pauses import growing_pauses_s
+
+T = TypeVar("T")
+_REFUSED = (400, 413, 422)
+"""Statuses that say that the request itself is wrong."""
+_TOO_LARGE = 413
+_BUSY = (408, 425, 429, 500, 502, 503, 504, 529)
+"""The same request may be answered later."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
+_SHOWN = 300
+
+
+class TurnedAway(PolicyUnavailable):
+    """A server that may answer the same request later."""
+
+    after_s: float = 0.0
+    """When, by what it says itself."""
+
+
+def failure_of(url: str, status: int, text: str, retry_after: str | None) -> PolicyError:
+    """What an answer that is not 200 means. `retry_after`: that header."""
+    if status in _BUSY and not is_too_long(text):
+        failure = TurnedAway(f"the policy answered {status} to {url}: {text[:_SHOWN]}")
+        failure.after_s = _seconds(retry_after)
+        return failure
+    return refusal_of(url, status, text)
+
+
+def refusal_of(url: str, status: int, text: str) -> PolicyError:
+    """What a refusal means that no other time would change."""
+    if is_too_long(text):
+        return ContextError(text[:_SHOWN])
+    kind = RequestError if status in _REFUSED else PolicyError
+    kind = RequestTooLarge if status == _TOO_LARGE else kind
+    return kind(f"the policy answered {status} to {url}: {text[:_SHOWN]}")
+
+
+def is_too_long(text: str) -> bool:
+    """Whether a prompt did not fit."""
+    return "context_length_exceeded" in text or "maximum context length" in text
+
+
+async def asked_again(
+    ask: Callable[[], Awaitable[T]], patience_s: float, waited: Callable[[float], None]
+) -> T:
+    """What `ask` answers, asked again with growing pauses, or when the server says, as long as it
+    raises PolicyUnavailable and `patience_s` are not over. `waited` is told the seconds of each
+    try in vain and of the pause after it."""
+    began_s = time.monotonic()
+    for pause_s in growing_pauses_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S):
+        asked_s = time.monotonic()
+        try:
+            return await ask()
+        except PolicyUnavailable as failure:
+            after_s = failure.after_s if isinstance(failure, TurnedAway) else 0.0
+            pause_s = max(pause_s, after_s)
+            now_s = time.monotonic()
+            if now_s + pause_s > began_s + patience_s:
+                raise
+        waited(now_s - asked_s + pause_s)
+        await asyncio.sleep(pause_s)
+    raise AssertionError("pauses do not end")
+
+
+@contextmanager
+def reaching(url: str, timeout_s: float | None) -> Iterator[None]:
+    """Raises ReplyTimeout when the time is over inside, PolicyUnavailable when nobody answers."""
+    try:
+        yield
+    except aiohttp.ConnectionTimeoutError as error:
+        raise PolicyUnavailable(f"the policy cannot be reached at {url}: {error!r}") from error
+    except TimeoutError as error:
+        raise ReplyTimeout(f"the policy had not ended its reply after {timeout_s:g} s") from error
+    except aiohttp.ClientError as error:
+        raise PolicyUnavailable(f"the policy did not answer {url}: {error!r}") from error
+
+
+def _seconds(retry_after: str | None) -> float:
+    """The header Retry-After where it is a number of seconds; else 0."""
+    try:
+        return max(0.0, float(retry_after or 0.0))
+    except ValueError:
+        return 0.0
