@@ -23,6 +23,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from bench.gateway import SleepingPolicy
+from clawrl_gym.cluster.cluster import Cluster
+from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.config import GatewayConfig, RayConfig, SamplingConfig
 from clawrl_gym.core.types import ChatBody, Message, TaskRef
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
@@ -30,8 +32,6 @@ from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Generation, Sampling
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.run.cluster import Cluster
-from clawrl_gym.run.environments import Environments
 from clawrl_gym.store import Store
 from tests.machines import Machine, machines, until
 

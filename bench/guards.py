@@ -16,7 +16,7 @@ from pathlib import Path
 
 from clawrl_gym.config import RunConfig
 from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.store import StoreReader
 from clawrl_gym.trainers.guard import Guard, Review
 from clawrl_gym.trainers.learner import Learner

@@ -26,6 +26,8 @@ from typing import Any
 import gymnasium
 
 from bench.gateway import REPLY_TOKENS, SleepingPolicy
+from clawrl_gym.cluster import cluster
+from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.config import GatewayConfig, SamplingConfig
 from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.garbage import collected_by_the_clock
@@ -36,8 +38,6 @@ from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.interface import Policies
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.run import cluster
-from clawrl_gym.run.environments import Environments
 from clawrl_gym.store import Store
 
 TURNS = 2

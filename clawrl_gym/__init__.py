@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from clawrl_gym.agents.agent import Action as Action
     from clawrl_gym.agents.agent import Agent as Agent
     from clawrl_gym.agents.agent import ParseFailure as ParseFailure
+    from clawrl_gym.cluster.environments import Environments as Environments
     from clawrl_gym.comparison.pipeline import run_comparison as run_comparison
     from clawrl_gym.comparison.pipeline import run_comparison_async as run_comparison_async
     from clawrl_gym.config import BenchConfig as BenchConfig
@@ -73,11 +74,10 @@ if TYPE_CHECKING:
     from clawrl_gym.policy.engine import Engine as Engine
     from clawrl_gym.policy.engine import EngineSetup as EngineSetup
     from clawrl_gym.policy.interface import EngineClient as EngineClient
+    from clawrl_gym.recipe.configure import load_config as load_config
     from clawrl_gym.rollout.chat import PolicyAddress as PolicyAddress
     from clawrl_gym.rollout.evaluation import Evaluation as Evaluation
     from clawrl_gym.rollout.task_sampler import TaskSampler as TaskSampler
-    from clawrl_gym.run.configure import load_config as load_config
-    from clawrl_gym.run.environments import Environments as Environments
     from clawrl_gym.run.episode import run_episode_async as run_episode_async
     from clawrl_gym.run.export import Exported as Exported
     from clawrl_gym.run.export import export_run as export_run
@@ -134,8 +134,8 @@ _HOMES = {
     "rollout.chat": ("PolicyAddress",),
     "rollout.evaluation": ("Evaluation",),
     "rollout.task_sampler": ("TaskSampler",),
-    "run.configure": ("load_config",),
-    "run.environments": ("Environments",),
+    "recipe.configure": ("load_config",),
+    "cluster.environments": ("Environments",),
     "run.episode": ("run_episode_async",),
     "run.export": ("Exported", "export_run"),
     "run.library": (

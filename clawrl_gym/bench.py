@@ -26,7 +26,7 @@ def _configure(arguments: list[str]) -> cg.BenchConfig:
 
 def _check(config: cg.BenchConfig) -> Iterator[str]:
     from clawrl_gym.comparison.preflight import preflight_comparison
-    from clawrl_gym.run.dry_run import plan_lines
+    from clawrl_gym.preflight.dry_run import plan_lines
 
     runs, plans = preflight_comparison(config)
     yield f"{len(runs)} runs, one after another, in {config.dir}; those that have ended are kept"

@@ -22,10 +22,10 @@ from rich.text import Text
 
 from clawrl_gym.checks import MachineCheck, Status, run_checks
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.run.cards import as_fields, card_lines, cards_here, memory_lines
-from clawrl_gym.run.configure import load_config
-from clawrl_gym.run.model_plan import shape_of
-from clawrl_gym.run.needs import LEARNER_ON_GPU_GIB, needs_of
+from clawrl_gym.preflight.cards import as_fields, card_lines, cards_here, memory_lines
+from clawrl_gym.preflight.model_plan import shape_of
+from clawrl_gym.preflight.needs import LEARNER_ON_GPU_GIB, needs_of
+from clawrl_gym.recipe.configure import load_config
 
 _WIDE = 100
 """Columns from which the table also says what each thing is for."""

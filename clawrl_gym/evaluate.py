@@ -32,8 +32,8 @@ def _say(part: str, phase: str) -> None:
 
 
 def _check(config: cg.EvaluateConfig) -> Iterator[str]:
-    from clawrl_gym.run.dry_run import plan_lines
-    from clawrl_gym.run.preflight import preflight_evaluation
+    from clawrl_gym.preflight.dry_run import plan_lines
+    from clawrl_gym.preflight.preflight import preflight_evaluation
 
     preparations: list[str] = []
     plan = preflight_evaluation(config, preparations.append)

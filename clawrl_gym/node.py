@@ -14,16 +14,16 @@ from typing import NoReturn
 
 from clawrl_gym.checks import host, software
 from clawrl_gym.checks.check import MachineCheck, Status
-from clawrl_gym.core import provenance, redact
-from clawrl_gym.core.errors import ClawError, ConfigError
-from clawrl_gym.run import joining
-from clawrl_gym.run.ray_node import (
+from clawrl_gym.cluster import joining
+from clawrl_gym.cluster.ray_node import (
     NodePlan,
     check_cluster,
     made_token,
     own_address,
     running_node,
 )
+from clawrl_gym.core import provenance, redact
+from clawrl_gym.core.errors import ClawError, ConfigError
 
 _A_CORE = {"sandbox": 128, "docker": 16, "browser": 16}
 """Environments of each kind that a core is taken to hold, unless it is said."""

@@ -21,21 +21,21 @@ from clawrl_gym.core.descendants import die_with_parent
 from clawrl_gym.core.errors import ClawError, NoRoom, first_of, lacks_room
 from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run.command import command
-from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, supervise
+from clawrl_gym.serving.supervisor import SOCKET_VARIABLE, listen, supervise
 
 
 def _check(config: cg.ServeConfig) -> Iterator[str]:
-    from clawrl_gym.run.dry_run import plan_lines
-    from clawrl_gym.run.preflight import preflight_serving
+    from clawrl_gym.preflight.dry_run import plan_lines
+    from clawrl_gym.preflight.preflight import preflight_serving
 
     return plan_lines(preflight_serving(config))
 
 
 async def _hold(config: cg.ServeConfig) -> int:
     """The first process: everything that can be wrong is found before the port is opened."""
-    from clawrl_gym.run.clients import write_snippet
-    from clawrl_gym.run.preflight import preflight_of_run, preflight_serving
-    from clawrl_gym.run.service_unit import service_unit
+    from clawrl_gym.preflight.preflight import preflight_of_run, preflight_serving
+    from clawrl_gym.serving.clients import write_snippet
+    from clawrl_gym.serving.service_unit import service_unit
 
     if config.print_config:
         sys.stdout.write(write_snippet(config))

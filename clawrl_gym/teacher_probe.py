@@ -32,7 +32,7 @@ def _configure(arguments: list[str]) -> cg.RunConfig:
 
 def _check(config: cg.RunConfig) -> Iterator[str]:
     from clawrl_gym.comparison.teacher_probe import KINDS, planned_probe
-    from clawrl_gym.run.preflight import preflight_evaluation
+    from clawrl_gym.preflight.preflight import preflight_evaluation
 
     probe = planned_probe(config)
     for column in probe.columns.values():

@@ -15,8 +15,8 @@ from clawrl_gym.run.command import command
 
 
 def _check(config: cg.RunConfig) -> Iterator[str]:
-    from clawrl_gym.run.dry_run import plan_lines
-    from clawrl_gym.run.preflight import preflight_training
+    from clawrl_gym.preflight.dry_run import plan_lines
+    from clawrl_gym.preflight.preflight import preflight_training
 
     preparations: list[str] = []
     plan = preflight_training(config, preparations.append)

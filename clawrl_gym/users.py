@@ -99,7 +99,7 @@ def _line_of(user: User) -> str:
 
 
 def _remove(options: argparse.Namespace) -> None:
-    from clawrl_gym.run.users import remove_user
+    from clawrl_gym.serving.users import remove_user
 
     asyncio.run(remove_user(_checked(options.dir), options.name))
     sys.stdout.write(

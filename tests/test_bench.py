@@ -18,7 +18,7 @@ from clawrl_gym.comparison.progress import RunProgress
 from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.comparison.runner import Commands
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.run.configure import load_config
+from clawrl_gym.recipe.configure import load_config
 from tests.emulator import Terminal
 from tests.waiting import until
 

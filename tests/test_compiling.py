@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import clawrl_gym as cg
 from clawrl_gym.config import RunConfig, ServeConfig
-from clawrl_gym.run.compiling import with_compiling
+from clawrl_gym.preflight.compiling import with_compiling
 
 
 def decided(steps: int, *, cached: bool = False, **policy: object) -> tuple[RunConfig, str | None]:

@@ -10,7 +10,7 @@ import pytest
 import clawrl_gym as cg
 from clawrl_gym.policy.models import is_shipped
 from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.run.judge import judge_in_words
+from clawrl_gym.preflight.judge import judge_in_words
 from tests.tiny_models import make_random_model
 
 

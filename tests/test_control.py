@@ -14,9 +14,9 @@ from clawrl_gym.config.compose import compose
 from clawrl_gym.core.controls import CONTROLS, Control, control_words
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef, Verdict
+from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.rollout.control import Substitution, Verdicts
-from clawrl_gym.run.configure import load_config
-from clawrl_gym.run.folder import folder_of
+from clawrl_gym.run_folder.folder import folder_of
 from tests.fakes_judge import a_turn
 
 TASK, OTHER = TaskRef("a", 0, "train"), TaskRef("b", 0, "train")

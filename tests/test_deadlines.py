@@ -13,13 +13,13 @@ import gymnasium
 import pytest
 from aiohttp import web
 
+from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.core.errors import PolicyError, ReplyTimeout, RequestError
 from clawrl_gym.core.types import Message, StopReason, TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.gateway.outages import Outages
 from clawrl_gym.rollout.chat import EndpointChat, GatewayChat, PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.run.environments import Environments
 from tests.gateway_rig import HELLO, Bench
 
 SPEC = EpisodeSpec("d", 0, TaskRef("t", 0, "train"), max_turns=3, timeout_s=5.0)

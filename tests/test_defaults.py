@@ -12,7 +12,7 @@ from clawrl_gym import bench, evaluate, rejudge, serve, sft, train
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.config.compose import conf_dir, groups_of
 from clawrl_gym.core.plugins import ENVIRONMENTS
-from clawrl_gym.run.configure import Command
+from clawrl_gym.recipe.configure import Command
 from clawrl_gym.run.help import keys_of, short
 
 COMMANDS = {

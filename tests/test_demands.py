@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import clawrl_gym as cg
+from clawrl_gym.cluster.others import other_envs
 from clawrl_gym.config import AgentConfig, PolicyConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.config.envs import EnvConfig
@@ -20,8 +21,7 @@ from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.policy.abilities import Abilities, abilities_of
 from clawrl_gym.policy.chat_template import look_at
 from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.run.demands import demands, unmet, unseen_tools
-from clawrl_gym.run.others import other_envs
+from clawrl_gym.preflight.demands import demands, unmet, unseen_tools
 from tests.test_chat_template import NO_SYSTEM, PLAIN
 from tests.tiny_models import TEMPLATE
 

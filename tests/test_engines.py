@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.cluster.engine_actor import Lost
+from clawrl_gym.cluster.placement import EngineNeeds
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.policy.adapters import Adapter
@@ -17,9 +19,7 @@ from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine import EngineSetup
 from clawrl_gym.policy.engine_host import EngineHost
 from clawrl_gym.run import engines
-from clawrl_gym.run.engine_actor import Lost
 from clawrl_gym.run.engines import ClusterEngines, RemoteEngine
-from clawrl_gym.run.placement import EngineNeeds
 from tests.stub_engine import StubEngine, digest
 from tests.test_engine_host import HERE, Network, served
 from tests.tiny_models import write_safetensors

@@ -17,7 +17,7 @@ from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample
 from clawrl_gym.policy.servable import setting_problems
 from clawrl_gym.policy.vllm.servable import parser_problems
-from clawrl_gym.run.configure import load_config
+from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.files import make_private, private_files, replace_text
-from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run_folder.folder import RunFolder
 
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

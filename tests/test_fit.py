@@ -14,12 +14,12 @@ import clawrl_gym as cg
 from clawrl_gym.config import AdapterConfig, LearnerConfig, RunConfig, TrainerConfig
 from clawrl_gym.doctor import main
 from clawrl_gym.policy.shape import ModelShape, shape_of_config, shape_of_folder, shape_of_hub_model
-from clawrl_gym.run.cards import CardPlan, memory_lines, plan_card, words
-from clawrl_gym.run.configure import load_config
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.model_plan import ModelPlan, look_at_model, notes_of
-from clawrl_gym.run.needs import LEARNER_ON_GPU_GIB, needs_of
-from clawrl_gym.run.problems import Problems
+from clawrl_gym.preflight.cards import CardPlan, memory_lines, plan_card, words
+from clawrl_gym.preflight.model_plan import ModelPlan, look_at_model, notes_of
+from clawrl_gym.preflight.needs import LEARNER_ON_GPU_GIB, needs_of
+from clawrl_gym.preflight.problems import Problems
+from clawrl_gym.recipe.configure import load_config
+from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.trainers import nf4
 from clawrl_gym.trainers.memory import GIB, MAX_LOGITS, LearnerMemory, autocasts, learner_memory
 from clawrl_gym.trainers.model import PackedModel
@@ -197,7 +197,7 @@ def test_the_doctor_refuses_what_it_cannot_know(
 
 
 def test_an_adapter_s_optimizer_is_not_offloaded() -> None:
-    from clawrl_gym.run.contradictions import contradictions
+    from clawrl_gym.preflight.contradictions import contradictions
 
     config = cg.load_config(["learner=lora", "learner.offload=true"])
     assert ["learner.offload=true with an adapter" in line for line in contradictions(config)] == [

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.run.versions import LiveVersions
+from clawrl_gym.serving.versions import LiveVersions
 from clawrl_gym.store.users import Users
 from tests.bare_http import Answer, Header, request, send
 from tests.gateway_bodies import CHATS, ENDS, JSON, MESSAGE, OPINIONS, TEXT, TEXTS, mostly

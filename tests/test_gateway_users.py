@@ -14,7 +14,7 @@ import pytest
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import DiskFull
 from clawrl_gym.policy.adapters import Adapters
-from clawrl_gym.run.users import Departures
+from clawrl_gym.serving.users import Departures
 from clawrl_gym.store.users import Users
 from tests.fakes import FakeKeeper, FakePolicy
 from tests.gateway_rig import HELLO, Bench, user

@@ -33,12 +33,12 @@ from clawrl_gym.policy.shape import HUB_MODELS, ModelShape, shape_of_config, sha
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.policy.vllm import launch
 from clawrl_gym.policy.vllm.process import PARENT_VARIABLE
-from clawrl_gym.run.cards import CARDS_GIB, as_fields, card_lines
-from clawrl_gym.run.dry_run import plan_lines
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.model_plan import ModelPlan, shape_of
-from clawrl_gym.run.needs import Needs, memory_problems, needs_of
-from clawrl_gym.run.preflight import Preflight
+from clawrl_gym.preflight.cards import CARDS_GIB, as_fields, card_lines
+from clawrl_gym.preflight.dry_run import plan_lines
+from clawrl_gym.preflight.model_plan import ModelPlan, shape_of
+from clawrl_gym.preflight.needs import Needs, memory_problems, needs_of
+from clawrl_gym.preflight.preflight import Preflight
+from clawrl_gym.run_folder.folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden" / "plans.json"
 RUNS: dict[str, list[str]] = {

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from clawrl_gym.cluster.envs import check_env
 from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
@@ -11,7 +12,6 @@ from clawrl_gym.envs.gui import __main__ as command
 from clawrl_gym.envs.gui.config import BrowserConfig, GuiEnvConfig
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.task_ids import NUMBERS, TaskIds
-from clawrl_gym.run.envs import check_env
 
 NOWHERE = ["env=gui", "env.browser.executable=/nowhere/chromium"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.types import Group, TaskRef
-from clawrl_gym.run.held_samples import HeldSamples
+from clawrl_gym.serving.held_samples import HeldSamples
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.user_queues import UserQueues

@@ -16,9 +16,9 @@ from clawrl_gym import train
 from clawrl_gym.config import LearnerConfig, RunConfig, ServeConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
 from clawrl_gym.core.types import Sample, StepStats
-from clawrl_gym.run.adapters import serving_problems
-from clawrl_gym.run.learner_demands import unmet_by_learner, unseen_by_learner
-from clawrl_gym.run.needs import learns
+from clawrl_gym.preflight.adapters import serving_problems
+from clawrl_gym.preflight.learner_demands import unmet_by_learner, unseen_by_learner
+from clawrl_gym.preflight.needs import learns
 from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.objectives import objectives

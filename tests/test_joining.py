@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.cluster import admission, joining, machine
+from clawrl_gym.cluster.modules import foreign_modules, stage
+from clawrl_gym.cluster.nodes import Node
+from clawrl_gym.cluster.ray_probe import Answer
 from clawrl_gym.config import EnvConfig, RayConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError, ConfigErrors
 from clawrl_gym.envs.conversation.config import ConversationEnvConfig
@@ -13,11 +17,7 @@ from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
-from clawrl_gym.run import admission, joining, machine
-from clawrl_gym.run.modules import foreign_modules, stage
-from clawrl_gym.run.nodes import Node
 from clawrl_gym.run.policy import reachable, url_for
-from clawrl_gym.run.ray_probe import Answer
 
 
 @pytest.mark.parametrize("address", ["", "here", "host:", ":6379", "host:0", "host:70000", "a b:1"])
@@ -160,7 +160,7 @@ def test_modules_of_a_folder_travel_with_their_neighbours(
     files = {str(path.relative_to(staged)) for path in staged.rglob("*") if path.is_file()}
     assert files == {"my_env.py", "other.py", "helpers/__init__.py", "helpers/deep/words.txt"}
     assert not stage({"yaml", "json"}, tmp_path / "nothing")
-    monkeypatch.setattr("clawrl_gym.run.modules._MAX_MB", 0)
+    monkeypatch.setattr("clawrl_gym.cluster.modules._MAX_MB", 0)
     with pytest.raises(ConfigError, match="put yours into a folder of their own"):
         stage(modules, tmp_path / "more")
 

@@ -9,7 +9,7 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.run.kept_model import keep_model, model_of
+from clawrl_gym.run_folder.kept_model import keep_model, model_of
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ import pytest
 from aiohttp import web
 
 import clawrl_gym as cg
+from clawrl_gym.cluster.environments import Worker
 from clawrl_gym.config import AgentConfig
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import EpisodeRunner
 from clawrl_gym.rollout.stage import Stage
 from clawrl_gym.run.blocking import run_blocking
-from clawrl_gym.run.environments import Worker
 
 HEAVY = {"torch", "ray", "vllm", "transformers", "playwright", "aiohttp", "hydra"}
 
@@ -278,7 +278,7 @@ async def test_workers_that_fail_in_closing_do_not_hold_up_an_end(
         def _worker(self) -> Worker:
             return _Stuck(asked)
 
-    monkeypatch.setattr("clawrl_gym.run.environments._CLOSE_S", 0.1)
+    monkeypatch.setattr("clawrl_gym.cluster.environments._CLOSE_S", 0.1)
     address = cg.PolicyAddress("http://127.0.0.1:1", "key", "tiny")
     async with Hired(cg.load_config([]).env, address, workers=2) as hired:
         assert hired.pool.workers == 2

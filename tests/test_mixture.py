@@ -13,12 +13,14 @@ import pytest
 import yaml
 from rich.console import Console
 
+from clawrl_gym.cluster.envs import stages_of
 from clawrl_gym.config import AgentConfig, RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef, Verdict
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.preflight.preflight import preflight_training
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import Evaluation
@@ -27,10 +29,8 @@ from clawrl_gym.rollout.stage import Stage, limits_of, resources_of
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.rollout.worker import RolloutWorker
 from clawrl_gym.run.counts import TrainingCounts
-from clawrl_gym.run.envs import stages_of
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.model_card import model_card
-from clawrl_gym.run.preflight import preflight_training
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.run_folder.model_card import model_card
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.ui.report import facts, write_report
 from clawrl_gym.ui.run_data import read_run
@@ -225,7 +225,7 @@ async def test_a_stage_may_hold_fewer_episodes_than_its_worker(bench: Bench) -> 
 
 
 def test_a_node_holds_a_mixture_that_has_all_it_needs() -> None:
-    from clawrl_gym.run.nodes import Node
+    from clawrl_gym.cluster.nodes import Node
 
     config = configured("env=[terminal,swe,conversation]", "mixture.swe.env.sandbox.type=docker")
     resources = resources_of(stages_of(config))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.cluster.modules import foreign_modules, stage
 from clawrl_gym.config import (
     AgentConfig,
     LearnerConfig,
@@ -18,7 +19,6 @@ from clawrl_gym.config import (
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.run.modules import foreign_modules, stage
 
 
 def files_in(folder: Path) -> list[str]:
@@ -69,7 +69,7 @@ def test_what_is_installed_or_nowhere_does_not_travel(tmp_path: Path) -> None:
 def test_more_than_travels_is_refused(
     own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clawrl_gym.run.modules._MAX_MB", 1)
+    monkeypatch.setattr("clawrl_gym.cluster.modules._MAX_MB", 1)
     used = sum((own / name).stat().st_size for name in TRAVELS)
     large = own / "mine_package" / "weights.bin"
     large.write_bytes(bytes(2**20 - used))

@@ -7,9 +7,9 @@ import pytest
 
 from clawrl_gym import node
 from clawrl_gym.checks.check import MachineCheck, Status
+from clawrl_gym.cluster import ray_node
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import usable_cores
-from clawrl_gym.run import ray_node
 
 FINE = MachineCheck("bubblewrap", Status.OK, "there", "sandboxes")
 LESS = MachineCheck("memory limits", Status.OPTIONAL, "no cgroups", "limits", "mount them")

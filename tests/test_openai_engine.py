@@ -19,8 +19,12 @@ from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable, 
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.policy.generation import Piece, Sampling, message_of
 from clawrl_gym.policy.openai.client import OpenAiClient
+from clawrl_gym.preflight.preflight import (
+    preflight_evaluation,
+    preflight_serving,
+    preflight_training,
+)
 from clawrl_gym.run.policy import ServedPolicy
-from clawrl_gym.run.preflight import preflight_evaluation, preflight_serving, preflight_training
 from clawrl_gym.store.reader import StoreReader
 from clawrl_gym.ui.transcripts import read_transcript
 from tests.endpoint_rig import Endpoint, listening

@@ -12,7 +12,11 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.policy.capabilities import EngineCapabilities
-from clawrl_gym.run.preflight import preflight_evaluation, preflight_serving, preflight_training
+from clawrl_gym.preflight.preflight import (
+    preflight_evaluation,
+    preflight_serving,
+    preflight_training,
+)
 from clawrl_gym.store.reader import StoreReader
 from examples.own_engine import TransformersEngine
 from tests.guess_env import GuessEnv

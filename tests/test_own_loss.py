@@ -15,13 +15,13 @@ import yaml
 from torch import Tensor
 
 import clawrl_gym as cg
+from clawrl_gym.cluster.modules import foreign_modules
 from clawrl_gym.config import LearnerConfig, LossConfig, RunConfig, TrainerConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.plugins import LOSSES
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.modules import foreign_modules
-from clawrl_gym.run.preflight import preflight_training
+from clawrl_gym.preflight.preflight import preflight_training
+from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.loss_function import LossFunction, build_loss
 from clawrl_gym.trainers.loss_trial import try_loss

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.cluster.cluster import Cluster
+from clawrl_gym.cluster.placement import OwnGpus, own_gpus
+from clawrl_gym.cluster.ray_learner import RayLearner
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.servers import PolicyServers
@@ -16,11 +19,8 @@ from clawrl_gym.policy.shape import shape_of_hub_model
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.policy.vllm.engine import VllmEngine
 from clawrl_gym.policy.vllm.server import PolicyServer
-from clawrl_gym.run.cards import CardPlan, card_lines, plan_card
-from clawrl_gym.run.cluster import Cluster
-from clawrl_gym.run.configure import load_config
-from clawrl_gym.run.placement import OwnGpus, own_gpus
-from clawrl_gym.run.ray_learner import RayLearner
+from clawrl_gym.preflight.cards import CardPlan, card_lines, plan_card
+from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.trainers.actor import LearnerSetup
 
 APART = "learner.placement=apart"

@@ -23,10 +23,10 @@ from clawrl_gym.core.plugins import (
 )
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.rollout.stage import one_stage
 from clawrl_gym.rollout.worker import build_agent, plugins_of
-from clawrl_gym.run.configure import load_config
-from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.objectives import POLICY_GRADIENT, objectives
 from tests import outside
@@ -261,9 +261,9 @@ async def test_a_kind_of_another_package_is_played_by_a_worker() -> None:
 
 @pytest.mark.ray
 async def test_a_ray_worker_that_has_another_plug_in_is_one_clear_line(package: Path) -> None:
+    from clawrl_gym.cluster.cluster import Cluster
+    from clawrl_gym.cluster.ray_worker import RayWorker
     from clawrl_gym.rollout.chat import PolicyAddress
-    from clawrl_gym.run.cluster import Cluster
-    from clawrl_gym.run.ray_worker import RayWorker
 
     config = configured("agent=mine")
     ray = Cluster()

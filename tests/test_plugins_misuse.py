@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.cluster.envs import check_agent, check_env
 from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.plugins import JUDGES
 from clawrl_gym.judge.verdicts import VerdictMaker
-from clawrl_gym.run.envs import check_agent, check_env
-from clawrl_gym.run.judge import check_judge
+from clawrl_gym.preflight.judge import check_judge
 from clawrl_gym.trainers.algorithm import build_algorithm
 from tests.fakes_judge import a_turn
 
@@ -361,7 +361,7 @@ def test_a_sweep_goes_over_import_paths() -> None:
 
 
 def test_a_recipe_that_is_no_yaml_is_one_line(tmp_path: Path) -> None:
-    from clawrl_gym.run.folder import RunFolder
+    from clawrl_gym.run_folder.folder import RunFolder
 
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "torn.yaml").write_text("x: [")

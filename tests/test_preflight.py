@@ -21,13 +21,13 @@ from clawrl_gym.policy.memory import EngineMemory
 from clawrl_gym.policy.servable import model_problems
 from clawrl_gym.policy.shape import shape_of_config, shape_of_folder, shape_of_hub_model
 from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.preflight.contradictions import missing_hints
+from clawrl_gym.preflight.dry_run import plan_lines
+from clawrl_gym.preflight.needs import Needs, memory_problems, needs_of
+from clawrl_gym.preflight.preflight import measured_tasks, preflight_serving, preflight_training
 from clawrl_gym.rollout.task_sampler import TaskSampler
-from clawrl_gym.run.contradictions import missing_hints
-from clawrl_gym.run.dry_run import plan_lines
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.needs import Needs, memory_problems, needs_of
-from clawrl_gym.run.preflight import measured_tasks, preflight_serving, preflight_training
 from clawrl_gym.run.train import train as run_train
+from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.memory import LearnerMemory

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.cluster.envs import check_env
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.rollout.probe import Findings, examine, probe
-from clawrl_gym.run.envs import check_env
 
 ENVIRONMENTS = '''
 import os, sys, time

@@ -14,6 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
+from clawrl_gym.cluster.admission import compare_machine
+from clawrl_gym.cluster.engine_actor import RayProcess, put_chunk
+from clawrl_gym.cluster.learner_away import RayLearnerAway
+from clawrl_gym.cluster.nodes import Node, living_nodes
+from clawrl_gym.cluster.placement import EngineNeeds, apart, beside, needs_of_engines
 from clawrl_gym.config import LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, PolicyUnavailable
 from clawrl_gym.policy.depot import Depot
@@ -21,12 +26,7 @@ from clawrl_gym.policy.generation import Sampling
 from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.rollout.probe import import_path
-from clawrl_gym.run.admission import compare_machine
-from clawrl_gym.run.engine_actor import RayProcess, put_chunk
 from clawrl_gym.run.engines import ClusterEngines
-from clawrl_gym.run.learner_away import RayLearnerAway
-from clawrl_gym.run.nodes import Node, living_nodes
-from clawrl_gym.run.placement import EngineNeeds, apart, beside, needs_of_engines
 from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.sample_batch import SampleBatch
 from tests.stub_engine import StubEngine, digest

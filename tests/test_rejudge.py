@@ -21,9 +21,9 @@ from clawrl_gym.judge.agreement import Agreement, Rejudged
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.parts import JudgeParts
 from clawrl_gym.rejudge import main
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.run.rejudge import Rejudging, rejudge
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.serving.last_report import LastReport
 from clawrl_gym.store import SessionRow, Store, StoreReader
 from clawrl_gym.store.schema import DATABASE_FILE
 from tests.fake_run import make_run

@@ -15,9 +15,9 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.remote_folder import RemoteFolder
 from clawrl_gym.policy.checkpoints import checkpoint_dir
-from clawrl_gym.run import remote_checkpoints
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.remote_checkpoints import (
+from clawrl_gym.run_folder import remote_checkpoints
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.run_folder.remote_checkpoints import (
     RemoteCheckpoints,
     check_place,
     copied_checkpoints,

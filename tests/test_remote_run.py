@@ -16,9 +16,9 @@ from clawrl_gym.export import main
 from clawrl_gym.policy.models import find_model, is_shipped, resolve_model
 from clawrl_gym.policy.remote_run import pinned_model
 from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.kept_model import keep_model
-from clawrl_gym.run.remote_checkpoints import RemoteCheckpoints
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.run_folder.kept_model import keep_model
+from clawrl_gym.run_folder.remote_checkpoints import RemoteCheckpoints
 from tests.remote_files import memory_address
 
 TINY = shipped_dir()

@@ -15,7 +15,7 @@ import pytest
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.types import Sample, Turn
 from clawrl_gym.report import main
-from clawrl_gym.run.last_report import LastReport
+from clawrl_gym.serving.last_report import LastReport
 from clawrl_gym.store import SessionRow, Store, UpdateRow
 from clawrl_gym.store.schema import DATABASE_FILE
 from clawrl_gym.ui import report

@@ -21,7 +21,7 @@ from clawrl_gym.config import LearnerConfig, LiveConfig
 from clawrl_gym.core.metrics import REFUSED, RETURNED_TO, Timeline
 from clawrl_gym.core.types import Sample, StepStats, Turn, Verdict
 from clawrl_gym.rollout.live_collector import LiveCollector
-from clawrl_gym.run.complaint_watch import COMPLAINTS_FILE, ComplaintWatch
+from clawrl_gym.serving.complaint_watch import COMPLAINTS_FILE, ComplaintWatch
 from clawrl_gym.store import JudgedTurn, SessionRow, Store
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.binary import Binary

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from clawrl_gym.cluster import roster as rosters
+from clawrl_gym.cluster.nodes import Node
+from clawrl_gym.cluster.roster import Roster
 from clawrl_gym.core.errors import ConfigError, ConfigErrors, EnvError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.stage import Stages, one_stage
-from clawrl_gym.run import roster as rosters
-from clawrl_gym.run.nodes import Node
-from clawrl_gym.run.roster import Roster
 from tests.waiting import until
 
 STAGES = one_stage(TerminalEnvConfig())

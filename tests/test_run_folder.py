@@ -17,9 +17,9 @@ from clawrl_gym.config import EvaluateConfig, GatewayConfig, RunConfig, ServeCon
 from clawrl_gym.config.run import RunFolderConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.folder_lock import LOCK_FILE
-from clawrl_gym.run.clients import key_of, key_place, write_snippet
-from clawrl_gym.run.configure import load_config
-from clawrl_gym.run.folder import (
+from clawrl_gym.recipe.configure import load_config
+from clawrl_gym.run.parts import RunParts
+from clawrl_gym.run_folder.folder import (
     MIN_FREE_BYTES,
     RunFolder,
     evaluation_folder,
@@ -29,7 +29,7 @@ from clawrl_gym.run.folder import (
     read_config_values,
     serving_folder,
 )
-from clawrl_gym.run.parts import RunParts
+from clawrl_gym.serving.clients import key_of, key_place, write_snippet
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.ui.training import TRAINING
 from clawrl_gym.ui.view import make_view

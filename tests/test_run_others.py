@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from clawrl_gym.cluster.others import other_envs, other_metrics
 from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.run.others import other_envs, other_metrics
 
 
 def configured(*overrides: str) -> RunConfig:

@@ -22,12 +22,12 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.policy.checkpoints import WEIGHTS
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.run.clients import key_place
-from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.run.serve import Service
-from clawrl_gym.run.supervisor import listen
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.serving.clients import key_place
+from clawrl_gym.serving.supervisor import listen
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.store.reader import StoreReader
 from clawrl_gym.store.users import Users

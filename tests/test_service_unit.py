@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.run.configure import load_config
-from clawrl_gym.run.service_unit import service_unit
+from clawrl_gym.recipe.configure import load_config
+from clawrl_gym.serving.service_unit import service_unit
 
 ROOT = Path(__file__).parent.parent
 

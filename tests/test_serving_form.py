@@ -8,7 +8,7 @@ import pytest
 
 from clawrl_gym.config import RunConfig
 from clawrl_gym.policy.device import Device
-from clawrl_gym.run.adapters import served_adapter, serving_problems
+from clawrl_gym.preflight.adapters import served_adapter, serving_problems
 
 
 def make_config(serve: str = "auto", rank: int = 8, **changes: Any) -> RunConfig:

@@ -22,8 +22,8 @@ from clawrl_gym.core.errors import (
     TrainerError,
     lacks_room,
 )
-from clawrl_gym.run import supervisor
-from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, restart_pauses_s, supervise
+from clawrl_gym.serving import supervisor
+from clawrl_gym.serving.supervisor import SOCKET_VARIABLE, listen, restart_pauses_s, supervise
 
 ECHO = f"""
 import os, socket, sys

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from clawrl_gym import serve, train
+from clawrl_gym.cluster.others import other_envs
 from clawrl_gym.config import RunConfig, ServeConfig
 from clawrl_gym.config.compose import compose, groups_of, split_search_path
 from clawrl_gym.core.errors import ConfigError, ConfigErrors
-from clawrl_gym.run.configure import load_config
-from clawrl_gym.run.others import other_envs
+from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.run.sweep import RunOutcome, check_sweep, plan_sweep, run_sweep, table
 from tests.waiting import until
 

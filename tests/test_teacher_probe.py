@@ -15,7 +15,7 @@ from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.heldout_wording import HELDOUT_WORDING
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.plain import USERS
-from clawrl_gym.run.configure import load_config
+from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.teacher_probe import main
 
 HYBRID = "experiment=personal_hybrid"

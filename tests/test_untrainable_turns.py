@@ -8,7 +8,7 @@ from typing import Any
 
 from clawrl_gym.core.types import Turn
 from clawrl_gym.run.observer import Observer
-from clawrl_gym.run.untrainable_turns import UntrainableTurns
+from clawrl_gym.serving.untrainable_turns import UntrainableTurns
 from tests.gateway_rig import user
 
 TURN = Turn(

@@ -18,9 +18,9 @@ from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason,
 from clawrl_gym.policy.adapter_files import ADAPTER, ADAPTER_WEIGHTS
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.policy.probe import Reading
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.user_lines import UserLines
-from clawrl_gym.run.users import user_folder
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.serving.user_lines import UserLines
+from clawrl_gym.serving.users import user_folder
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import BatchQueue

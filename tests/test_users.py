@@ -16,7 +16,7 @@ import pytest
 from clawrl_gym import users as command
 from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.core.ownership import OWNER, id_range, name_of, stored_id, user_of
-from clawrl_gym.run.users import remove_user, user_folder
+from clawrl_gym.serving.users import remove_user, user_folder
 from clawrl_gym.store import Store
 from clawrl_gym.store.allowance_file import Taken, write_taken
 from clawrl_gym.store.users import USERS_FILE, Users

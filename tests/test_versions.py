@@ -12,8 +12,8 @@ from clawrl_gym.config import ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.policy.checkpoints import list_checkpoints
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.versions import return_to
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.serving.versions import return_to
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.store.users import Users
 from tests.fakes import FakeKeeper

@@ -19,7 +19,7 @@ from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.policy.weights import weight_files
 from clawrl_gym.policy.whole_model import holds_adapter, is_made, whole_model
 from clawrl_gym.run.export import export_run
-from clawrl_gym.run.kept_model import keep_model
+from clawrl_gym.run_folder.kept_model import keep_model
 from clawrl_gym.trainers.learner import Learner
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 from tests.tiny_vision import make_vision_model

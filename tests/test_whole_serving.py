@@ -18,8 +18,8 @@ from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE, TIMELINE_FILE
 from clawrl_gym.core.types import Message
 from clawrl_gym.gateway.versions import VersionJson
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.supervisor import listen
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.serving.supervisor import listen
 from clawrl_gym.store import StoreReader
 from tests.numpy_engine import make_model, make_package
 from tests.waiting import PATIENCE_S

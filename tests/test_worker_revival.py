@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.cluster import cluster
+from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.run import cluster
-from clawrl_gym.run.environments import Environments
 
 MODULE = '''
 import os

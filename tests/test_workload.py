@@ -7,7 +7,7 @@ import pytest
 import clawrl_gym as cg
 from clawrl_gym.config import RunConfig
 from clawrl_gym.policy.shape import ModelShape, shape_of_config
-from clawrl_gym.run.workload import measured_episodes, seconds_of, workload_of
+from clawrl_gym.preflight.workload import measured_episodes, seconds_of, workload_of
 
 SMALL = shape_of_config({
     "vocab_size": 49152, "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9,

@@ -44,10 +44,14 @@ _OF_VIEWS = ("tests/test_golden_views.py",)
 _OF_CONFIGURATION = "tests/test_stable_keys.py"
 """Runs no line of a configuration's module, and reads all that it says."""
 _OF_RUNS = {
-    "tests/e2e/test_main_job.py": ("run", "rollout", "policy", "trainers", "core", "store"),
-    "tests/e2e/serve/test_serve.py": ("run", "gateway", "policy", "trainers", "judge"),
+    "tests/e2e/test_main_job.py": (
+        "run", "cluster", "run_folder", "rollout", "policy", "trainers", "core", "store",
+    ),
+    "tests/e2e/serve/test_serve.py": (
+        "run", "cluster", "serving", "gateway", "policy", "trainers", "judge",
+    ),
     "tests/e2e/test_policy_server.py": ("policy",),
-}
+}  # fmt: skip
 """Whole runs beside vLLM, and the packages that do their work in them."""
 _TIMEOUT_S, _FILES_TIMEOUT_S = 300.0, 900.0
 """Of a few single tests, and of whole files."""

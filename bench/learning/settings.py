@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clawrl_gym.config import RunConfig
 from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.run.configure import load_config
+from clawrl_gym.recipe.configure import load_config
 
 FORMS = {
     "ours": ["rollout=async"],

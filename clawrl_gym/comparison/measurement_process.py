@@ -15,9 +15,9 @@ from clawrl_gym.comparison.measurement import is_measured, make_room, read_plan
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.files import private_files
+from clawrl_gym.preflight.preflight import Preflight
 from clawrl_gym.run.evaluate import evaluate_prepared, prepare_evaluation
 from clawrl_gym.run.policy import ServedPolicy
-from clawrl_gym.run.preflight import Preflight
 
 
 def _say(part: str, phase: str) -> None:

@@ -16,9 +16,9 @@ from clawrl_gym.core.controls import Control
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE
-from clawrl_gym.run.contradictions import idle_control
-from clawrl_gym.run.model_size import compose_sized
-from clawrl_gym.run.reply_form import spoken_like, with_form
+from clawrl_gym.preflight.contradictions import idle_control
+from clawrl_gym.recipe.model_size import compose_sized
+from clawrl_gym.recipe.reply_form import spoken_like, with_form
 from clawrl_gym.trainers.algorithm import build_algorithm
 
 CONTROL_MARK = "-control-"

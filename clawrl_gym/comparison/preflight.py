@@ -11,10 +11,10 @@ from clawrl_gym.comparison.record import read_record
 from clawrl_gym.comparison.runner import check_settings
 from clawrl_gym.config import BenchConfig, RunConfig
 from clawrl_gym.core.errors import ConfigErrors
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.model_size import compose_sized
-from clawrl_gym.run.preflight import Preflight, preflight_evaluation, preflight_training
-from clawrl_gym.run.problems import Problems
+from clawrl_gym.preflight.preflight import Preflight, preflight_evaluation, preflight_training
+from clawrl_gym.preflight.problems import Problems
+from clawrl_gym.recipe.model_size import compose_sized
+from clawrl_gym.run_folder.folder import RunFolder
 
 RecipePlans = dict[str, Preflight[RunConfig]]
 """By recipe; those of which every run has ended are left out."""

@@ -32,7 +32,7 @@ from clawrl_gym.core.errors import (
 from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS, end_process
 from clawrl_gym.run import sweep
 from clawrl_gym.run.help import help_text
-from clawrl_gym.run.supervisor import NO_ROOM
+from clawrl_gym.serving.supervisor import NO_ROOM
 
 _HELP = ("-h", "--help")
 _CODES = ((ConfigError, 2), (ClusterError, 3), (NoRoom, NO_ROOM))

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
+from clawrl_gym.cluster.engine_actor import Lost, RayProcess
+from clawrl_gym.cluster.placement import EngineNeeds
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.log_files import rotate_program_log
@@ -26,8 +28,6 @@ from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.policy.engine_host import News
 from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.serving_folder import Take
-from clawrl_gym.run.engine_actor import Lost, RayProcess
-from clawrl_gym.run.placement import EngineNeeds
 
 _PLACING_S = 60.0
 """How long a cluster may take to give an engine a process, before it is said that it waits."""

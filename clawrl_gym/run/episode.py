@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from clawrl_gym.cluster.envs import settle
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, Message, TaskRef, Tool
+from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.rollout.chat import FunctionChat, PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.environment_thread import EnvironmentThread
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.rollout.worker import build_agent
-from clawrl_gym.run.configure import load_config
-from clawrl_gym.run.envs import settle
 
 PolicyFunction = Callable[[list[Message], list[Tool]], object]
 """Messages and tools in, the reply (a message or its text) out; it may be a coroutine function."""

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from clawrl_gym.cluster.environments import Environments
+from clawrl_gym.cluster.envs import check_env
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.core.errors import ClawError, StoreError, first_of
 from clawrl_gym.core.files import private_files, replace_text
@@ -21,13 +23,11 @@ from clawrl_gym.evaluation.figures import EvaluationResult, data_of, read_result
 from clawrl_gym.evaluation.page import PAGE_FILE, cost_words, rewards_of, write_evaluation_page
 from clawrl_gym.evaluation.record import EPISODES_FILE, EvaluationRecord
 from clawrl_gym.evaluation.settings import EVALUATION_FILE, settings_of
+from clawrl_gym.preflight.preflight import Preflight, preflight_evaluation, preflight_of_run
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Attempts, Evaluation, evaluate
 from clawrl_gym.rollout.pool import WorkerPool
-from clawrl_gym.run.environments import Environments
-from clawrl_gym.run.envs import check_env
 from clawrl_gym.run.policy import OnPhase, ServedPolicy, quiet
-from clawrl_gym.run.preflight import Preflight, preflight_evaluation, preflight_of_run
 from clawrl_gym.ui.text import estimate_words, in_words
 
 

@@ -29,9 +29,9 @@ from clawrl_gym.policy.models import HUB_ID, checkpoint_dtype, resolve_model
 from clawrl_gym.policy.remote_run import RemoteRun
 from clawrl_gym.policy.weights import DTYPE_BYTES, check_whole, files_beside_weights, weight_files
 from clawrl_gym.policy.whole_model import base_model, holds_adapter, write_whole
-from clawrl_gym.run.folder import RunFolder, free_bytes
-from clawrl_gym.run.model_card import CARD, CARD_TAG, model_card
-from clawrl_gym.run.users import USERS_FOLDER, checkpoints_of
+from clawrl_gym.run_folder.folder import RunFolder, free_bytes
+from clawrl_gym.run_folder.model_card import CARD, CARD_TAG, model_card
+from clawrl_gym.serving.users import USERS_FOLDER, checkpoints_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
+from clawrl_gym.cluster.environments import Environments
+from clawrl_gym.cluster.others import OtherEnv, other_metrics
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.metrics import best_heldout
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.mixture import Mixture
-from clawrl_gym.run.environments import Environments
-from clawrl_gym.run.others import OtherEnv, other_metrics
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.ui.text import reward_words
 from clawrl_gym.ui.view import RunView

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clawrl_gym.config import EvaluateConfig, RunConfig, ServeConfig, SftConfig
+from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.run.blocking import run_blocking
-from clawrl_gym.run.configure import load_config
 
 if TYPE_CHECKING:
     from clawrl_gym.rollout.chat import PolicyAddress
@@ -63,9 +63,9 @@ async def run_serving_async(
     `sock` listens already, and its owner has looked whether serving can begin; None listens where
     `gateway` says. Who calls it starts it again when it fails, as the command does.
     """
-    from clawrl_gym.run.preflight import preflight_of_run, preflight_serving
+    from clawrl_gym.preflight.preflight import preflight_of_run, preflight_serving
     from clawrl_gym.run.serve import serve
-    from clawrl_gym.run.supervisor import listen
+    from clawrl_gym.serving.supervisor import listen
 
     if not isinstance(config, ServeConfig):
         config = load_config(config, "serve")

@@ -22,7 +22,7 @@ from clawrl_gym.core.types import Episode, Turn, Verdict
 from clawrl_gym.gateway.prometheus import LearningStats
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.run.untrainable_turns import UntrainableTurns
+from clawrl_gym.serving.untrainable_turns import UntrainableTurns
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.ui.judging import reading_of
 from clawrl_gym.ui.transcripts import Decoder

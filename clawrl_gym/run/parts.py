@@ -12,6 +12,20 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from clawrl_gym.cluster.admission import compare_machine
+from clawrl_gym.cluster.cluster import Cluster
+from clawrl_gym.cluster.engine_actor import put_chunk
+from clawrl_gym.cluster.learner_away import RayLearnerAway
+from clawrl_gym.cluster.modules import foreign_modules
+from clawrl_gym.cluster.placement import (
+    EngineNeeds,
+    apart,
+    beside,
+    engine_hosts,
+    needs_of_engines,
+    own_gpus,
+)
+from clawrl_gym.cluster.ray_learner import RayLearner
 from clawrl_gym.config import CommandConfig, EnvConfig, JudgeConfig, RunConfig, ServeConfig
 from clawrl_gym.core.errors import ConfigError, NotServed, PolicyUnavailable, StoreError
 from clawrl_gym.core.metrics import Metrics, Timeline
@@ -24,28 +38,14 @@ from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.models import checkpoint_dtype
 from clawrl_gym.policy.probe import Reading
-from clawrl_gym.run.adapters import served_adapter
-from clawrl_gym.run.admission import compare_machine
+from clawrl_gym.preflight.adapters import served_adapter
+from clawrl_gym.preflight.judge import JudgeMaker
 from clawrl_gym.run.canary_prompts import CanaryPrompts
-from clawrl_gym.run.cluster import Cluster
-from clawrl_gym.run.engine_actor import put_chunk
 from clawrl_gym.run.engines import ClusterEngines
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.judge import JudgeMaker
-from clawrl_gym.run.kept_model import keep_model
-from clawrl_gym.run.learner_away import RayLearnerAway
-from clawrl_gym.run.modules import foreign_modules
-from clawrl_gym.run.placement import (
-    EngineNeeds,
-    apart,
-    beside,
-    engine_hosts,
-    needs_of_engines,
-    own_gpus,
-)
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.run.proofs import Proof, Proofs, computes_exactly, refused
-from clawrl_gym.run.ray_learner import RayLearner
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.run_folder.kept_model import keep_model
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.actor import LearnerSetup, make_learner

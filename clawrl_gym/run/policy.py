@@ -38,8 +38,8 @@ from clawrl_gym.policy.servers import MakeEngine, PolicyServers, Prove
 from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.policy.whole_model import holds_adapter, write_whole
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.kept_model import model_of
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.run_folder.kept_model import model_of
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.store.users import Users
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clawrl_gym.agents.agent import Agent
+from clawrl_gym.cluster.envs import check_env, settle
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, RequestError, StoreError
 from clawrl_gym.core.files import private_files, replace_text
@@ -28,7 +29,6 @@ from clawrl_gym.evaluation.settings import EVALUATION_FILE, read_settings
 from clawrl_gym.rollout.environment_thread import EnvironmentThread
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, PolicyReply, run_episode
 from clawrl_gym.rollout.worker import build_agent
-from clawrl_gym.run.envs import check_env, settle
 from clawrl_gym.run.policy import OnPhase, quiet
 from clawrl_gym.ui.text import in_words
 

@@ -27,17 +27,17 @@ from clawrl_gym.judge.agreement import Agreement, Rejudged, figures_of, outcome_
 from clawrl_gym.judge.interface import JUDGED_KINDS, Judge
 from clawrl_gym.judge.rejudged import VERDICTS_FILE, RejudgedRecord, begun
 from clawrl_gym.judge.verdicts import VerdictMaker
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.judge import JudgeMaker, judge_problems, judges_in_words
-from clawrl_gym.run.judgeable import (
+from clawrl_gym.preflight.judge import JudgeMaker, judge_problems, judges_in_words
+from clawrl_gym.preflight.problems import Problems
+from clawrl_gym.run.policy import OnPhase, quiet
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.run_folder.judgeable import (
     JudgeableTurns,
     Reading,
     StoredTurn,
     judgeable_turns,
     read_turns,
 )
-from clawrl_gym.run.policy import OnPhase, quiet
-from clawrl_gym.run.problems import Problems
 from clawrl_gym.store import StoreReader
 from clawrl_gym.ui.judging import why
 from clawrl_gym.ui.rejudged import REJUDGED_PAGE, agreement_lines, write_rejudged_page

@@ -25,25 +25,25 @@ from clawrl_gym.judge.language import load_languages
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.policy.adapters import adapter_slots
 from clawrl_gym.policy.engine_classes import engine_class
+from clawrl_gym.preflight.compiling import with_compiling
+from clawrl_gym.preflight.judge import judge_in_words
+from clawrl_gym.preflight.model_plan import shape_of
+from clawrl_gym.recipe.model_size import settings_note
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.training_time import TrainingTime
-from clawrl_gym.run.clients import key_of, key_place
-from clawrl_gym.run.compiling import with_compiling
-from clawrl_gym.run.complaint_watch import ComplaintWatch
 from clawrl_gym.run.counts import ServingCounts
-from clawrl_gym.run.folder import serving_folder
-from clawrl_gym.run.held_samples import HeldSamples
-from clawrl_gym.run.judge import judge_in_words
-from clawrl_gym.run.last_report import LastReport
-from clawrl_gym.run.model_plan import shape_of
-from clawrl_gym.run.model_size import settings_note
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
-from clawrl_gym.run.remote_checkpoints import copied_checkpoints
-from clawrl_gym.run.untrainable_turns import UntrainableTurns
-from clawrl_gym.run.user_lines import UserLines
-from clawrl_gym.run.users import Departures
-from clawrl_gym.run.versions import LiveVersions
+from clawrl_gym.run_folder.folder import serving_folder
+from clawrl_gym.run_folder.remote_checkpoints import copied_checkpoints
+from clawrl_gym.serving.clients import key_of, key_place
+from clawrl_gym.serving.complaint_watch import ComplaintWatch
+from clawrl_gym.serving.held_samples import HeldSamples
+from clawrl_gym.serving.last_report import LastReport
+from clawrl_gym.serving.untrainable_turns import UntrainableTurns
+from clawrl_gym.serving.user_lines import UserLines
+from clawrl_gym.serving.users import Departures
+from clawrl_gym.serving.versions import LiveVersions
 from clawrl_gym.store import JudgedTurn, UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.algorithm import build_algorithm

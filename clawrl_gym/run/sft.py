@@ -29,12 +29,12 @@ from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.policy.device import Device
 from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.policy.models import check_context, find_model, resolve_model
+from clawrl_gym.preflight.problems import Problems
 from clawrl_gym.run.demonstrations import check_demonstrable, write_demonstrations
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.kept_model import keep_model, kept_model
 from clawrl_gym.run.policy import OnPhase, quiet
-from clawrl_gym.run.problems import Problems
 from clawrl_gym.run.sft_data import SftData, SftReader
+from clawrl_gym.run_folder.folder import RunFolder
+from clawrl_gym.run_folder.kept_model import keep_model, kept_model
 from clawrl_gym.trainers import eight_bits, nf4
 from clawrl_gym.trainers.actor import LearnerSetup, make_learner
 from clawrl_gym.trainers.capabilities import capabilities_of

@@ -26,9 +26,9 @@ from clawrl_gym.core.errors import ConfigError, ConfigErrors
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import HELDOUT_SUCCESS, METRICS_FILE
-from clawrl_gym.run.model_size import compose_sized
-from clawrl_gym.run.problems import Problems
-from clawrl_gym.run.repeat import FLAG, split_config
+from clawrl_gym.preflight.problems import Problems
+from clawrl_gym.recipe.model_size import compose_sized
+from clawrl_gym.recipe.repeat import FLAG, split_config
 
 FLAGS = ("--multirun", "-m")
 TRAIN = (sys.executable, "-m", "clawrl_gym.train")
@@ -111,7 +111,7 @@ def plan_sweep(arguments: Sequence[str]) -> list[SweepRun]:
 
 def check_sweep(runs: Sequence[SweepRun]) -> None:
     """Raises ConfigErrors with all that would keep one of the runs from beginning."""
-    from clawrl_gym.run.preflight import preflight_training
+    from clawrl_gym.preflight.preflight import preflight_training
 
     problems = Problems()
     for run in runs:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from clawrl_gym.cluster.environments import Environments
+from clawrl_gym.cluster.envs import check_env, stages_of
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import StoreError, TrainerError
@@ -22,6 +24,7 @@ from clawrl_gym.core.provenance import record_notes
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.judge.verdicts import VerdictMaker
+from clawrl_gym.preflight.preflight import Preflight, preflight_of_run, preflight_training
 from clawrl_gym.rollout.collector import Collector, Judging
 from clawrl_gym.rollout.control import Substitution
 from clawrl_gym.rollout.curriculum import TaskOutcome
@@ -31,13 +34,10 @@ from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.flow import Flow
 from clawrl_gym.rollout.stage import limits_of
 from clawrl_gym.run.counts import TrainingCounts
-from clawrl_gym.run.environments import Environments
-from clawrl_gym.run.envs import check_env, stages_of
 from clawrl_gym.run.heldout import HeldOut
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
-from clawrl_gym.run.preflight import Preflight, preflight_of_run, preflight_training
-from clawrl_gym.run.remote_checkpoints import copied_checkpoints
+from clawrl_gym.run_folder.remote_checkpoints import copied_checkpoints
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.health import warnings_of

@@ -14,7 +14,7 @@ import pytest
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.jsonl import read_json_lines
-from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.store import StoreReader
 from tests.chaos.assault import Assault
 from tests.chaos.targets import target_of

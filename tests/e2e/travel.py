@@ -7,13 +7,13 @@ import asyncio
 import sys
 from contextlib import AsyncExitStack
 
+from clawrl_gym.cluster.cluster import Cluster
+from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.config import RayConfig
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.run.cluster import Cluster
-from clawrl_gym.run.environments import Environments
 
 NOBODY = PolicyAddress("http://127.0.0.1:1/v1", "key", "model", is_gateway=False)
 PLAYED = (

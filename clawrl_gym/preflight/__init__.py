@@ -1,0 +1,1 @@
+"""What is checked and told before anything starts."""

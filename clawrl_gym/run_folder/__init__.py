@@ -1,0 +1,1 @@
+"""A run's folder: what is kept in it, read from it and copied elsewhere."""
