@@ -171,11 +171,11 @@ class TransformersEngine(cg.Engine):
 class _Model:
     """The weights of a folder."""
 
-    def __init__(self, folder: Path, threads: int | Literal["auto"]) -> None:
+    def __init__(self, folder: Path, threads: int | Literal["auto", "all"]) -> None:
         import torch
         from transformers import AutoModelForCausalLM
 
-        if threads != "auto":
+        if isinstance(threads, int):
             torch.set_num_threads(threads)
         net: Any = AutoModelForCausalLM.from_pretrained(folder.resolve(), dtype=torch.float32)
         self._net = net.eval()
