@@ -19,6 +19,10 @@ def test_the_librarys_names_stay() -> None:
         "Case",
         "ClawError",
         "ConfigError",
+        "Engine",
+        "EngineCapabilities",
+        "EngineClient",
+        "EngineSetup",
         "EnvError",
         "Environments",
         "Episode",
@@ -97,6 +101,7 @@ def test_entry_point_groups_stay() -> None:
     assert [seam.group for seam in SEAMS.values()] == [
         "clawrl_gym.agents",
         "clawrl_gym.algorithms",
+        "clawrl_gym.engines",
         "clawrl_gym.envs",
         "clawrl_gym.hint_sources",
         "clawrl_gym.judges",
