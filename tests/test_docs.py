@@ -139,7 +139,9 @@ def test_options_of_groups_that_are_named_exist(page: Page) -> None:
         for group, options in re.findall(r"(?:^|\s)([a-z]+)=([a-z][\w|]*)(?=\s|$)", code):
             if group in groups:
                 unknown = set(options.split("|")) - groups[group]
-                assert not unknown - {"examples", "my_judge", "my_kind"}, f"{page.name}: {code}"
+                assert not unknown - {"examples", "my_judge", "my_kind", "tapered"}, (
+                    f"{page.name}: {code}"
+                )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
