@@ -83,7 +83,7 @@ def _show(settings: Settings, arms: list[str], place: Place) -> None:
     print("\n".join([*table(results, before), "", *beside_trl(results)]))
     seeds = max(map(len, results.values()))
     over = f"{seeds} seeds" if seeds > 1 else "one seed"
-    title = f"Training reward on {ground}, {over}; dashed: shuffled rewards"
+    title = f"Training reward on {ground} (mean of five updates); dashed: shuffled rewards"
     write_curves(results, place.out / "curves.svg", title)
     beside = f"Held-out reward less the control's, {ground}, {over}"
     write_differences(results, place.out / "differences.svg", beside)

@@ -141,12 +141,12 @@ def test_one_seed_has_an_interval_over_prompts_and_several_one_over_seeds() -> N
     assert several.highs[0] - several.means[0] == pytest.approx(12.7062 * 0.005, rel=1e-3)
 
 
-def test_the_picture_dashes_controls_and_shades_intervals(tmp_path: Path) -> None:
+def test_the_picture_has_a_line_for_each_seed_and_dashes_controls(tmp_path: Path) -> None:
     write_curves(RESULTS, tmp_path / "curves.svg", "A title")
     text = (tmp_path / "curves.svg").read_text()
-    assert text.count('s-recipe0 line"') == 1
-    assert text.count('s-recipe0 line dashed"') == 1
-    assert text.count(' band"') == 3
+    assert text.count('s-recipe7 line"') == len(RESULTS["ours"])
+    assert text.count('s-recipe7 line dashed"') == len(RESULTS["ours-control"])
+    assert text.count('s-recipe5 line"') == len(RESULTS["trl"])
     write_differences(RESULTS, tmp_path / "differences.svg", "A title")
     assert "+1.00 (" in (tmp_path / "differences.svg").read_text()
 

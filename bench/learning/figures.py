@@ -14,6 +14,8 @@ from clawrl_gym.core.intervals import Difference, mean_difference, mean_of, stud
 Results = dict[str, dict[int, dict[str, Any]]]
 """By arm and seed."""
 MEASURES = ("greedy", "sampled")
+SMOOTHED = 2
+"""Updates on either side that a point of a picture is the mean of."""
 _LEVELS = (0.25, 0.5, 0.75)
 
 
@@ -70,7 +72,7 @@ def difference(results: Results, arm: str, other: str, measure: str) -> Differen
 def lag(curve: Sequence[float], reference: Sequence[float]) -> float | None:
     """Updates that `curve` comes later than `reference`: the mean over a quarter, a half and three
     quarters of the reference's rise. None where a curve never reaches them."""
-    smooth = [_smoothed(values) for values in (curve, reference)]
+    smooth = [smoothed(values, 1) for values in (curve, reference)]
     third = max(1, len(reference) // 3)
     low, high = smooth[1][0], fmean(reference[-third:])
     if high <= low:
@@ -85,9 +87,9 @@ def lag(curve: Sequence[float], reference: Sequence[float]) -> float | None:
     return fmean(lags)
 
 
-def _smoothed(values: Sequence[float]) -> list[float]:
-    """The mean of three neighbours."""
-    return [fmean(values[max(0, at - 1) : at + 2]) for at in range(len(values))]
+def smoothed(values: Sequence[float], reach: int) -> list[float]:
+    """The mean of each value and its neighbours, `reach` on either side."""
+    return [fmean(values[max(0, at - reach) : at + reach + 1]) for at in range(len(values))]
 
 
 def _reached(values: Sequence[float], level: float) -> float | None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.learning.figures import MEASURES, Results, curve_of, difference, words
+from bench.learning.figures import (
+    MEASURES,
+    SMOOTHED,
+    Results,
+    curve_of,
+    difference,
+    smoothed,
+    words,
+)
 from bench.learning.settings import CONTROL, without_control
 from clawrl_gym.ui.svg import (
     CHART_HEIGHT,
@@ -17,7 +25,7 @@ from clawrl_gym.ui.svg import (
 )
 from clawrl_gym.ui.text import number
 
-_COLOURS = {"ours": "recipe0", "ours-lag1": "recipe4", "ours-sync": "recipe2", "trl": "recipe5"}
+_COLOURS = {"ours": "recipe7", "ours-lag1": "recipe4", "ours-sync": "recipe0", "trl": "recipe5"}
 _NAMES = {
     "ours": "clawrl_gym",
     "ours-lag1": "clawrl_gym, lag 1",
@@ -27,27 +35,17 @@ _NAMES = {
 
 
 def write_curves(results: Results, path: Path, title: str) -> None:
-    """Training reward with its intervals; a control is dashed, in the colour of its arm."""
+    """Training reward, a line for each seed; a control is dashed, in the colour of its arm."""
     series, keys = [], []
     for arm, seeds in results.items():
         own = without_control(arm)
-        curve = curve_of(seeds)
-        updates = range(1, len(curve.means) + 1)
-        name = _NAMES[own] + (", shuffled" if arm != own else "")
-        series.append(
-            Series(
-                name,
-                _COLOURS[own],
-                [(float(x), y) for x, y in zip(updates, curve.means, strict=True)],
-                band=[
-                    (float(x), low, high)
-                    for x, low, high in zip(updates, curve.lows, curve.highs, strict=True)
-                ],
-                dashed=arm != own,
-            )
-        )
+        for seed, result in seeds.items():
+            curve = smoothed(curve_of({seed: result}).means, SMOOTHED)
+            points = [(float(update), reward) for update, reward in enumerate(curve, 1)]
+            name = f"{_NAMES[own]}{', shuffled' if arm != own else ''}, seed {seed}"
+            series.append(Series(name, _COLOURS[own], points, dashed=arm != own))
         if arm == own:
-            keys.append((_COLOURS[own], name))
+            keys.append((_COLOURS[own], _NAMES[own]))
     chart = line_chart(series, width=CHART_WIDTH, height=CHART_HEIGHT, label=title)
     write_picture(path, title, keys, chart)
 
