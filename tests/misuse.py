@@ -192,7 +192,7 @@ TABLE = (
     Misuse("train", "gateway.host=0.0.0.0", r"no gateway.key, expected a key"),
     Misuse("serve", "gateway.port={port}", r"port \d+ is taken"),
     Misuse("evaluate", "policy.port={port}", r"another program has it"),
-    Misuse("serve", "policy.port=8808 gateway.port=8808", r"among vLLM's own ports"),
+    Misuse("serve", "policy.port=8808 gateway.port=8808", r"among the engines' own ports"),
     Misuse("train", "run.dir={place}/run", r"holds a run already; go on with it: resume="),
     Misuse("serve", "run.dir={place}/a_file/run", r"a_file is a file; choose another one: run.dir"),
     Misuse("train", "resume={place}/nothing", r"holds no run \(.*no such folder\); expected the"),

@@ -239,7 +239,7 @@ def test_keys_that_do_not_belong_together_are_refused(options, message):
 
 def test_an_episode_that_ends_without_a_reply_is_graded_as_an_empty_one():
     env = SingleReplyEnv(tasks="length")
-    env.reset(options={"task": "length-about_60-train-000000"})
+    env.reset(options={"task": "length-about_30-train-000000"})
     assert env.finish() == -3.0
     assert env.finish() == 0.0, "once"
     with pytest.raises(EnvError, match="expected reset"):

@@ -59,7 +59,7 @@ def _hindrances(config: CommandConfig, *, sees: bool) -> Iterator[str]:
             "policy.placement=nodes, expected policy.placement=driver: engines on other nodes are "
             "sent weights alone"
         )
-    elif ranks and adapter is not None and adapter.rank > ranks[-1]:
+    if ranks and adapter is not None and adapter.rank > ranks[-1]:
         yield (
             f"learner.adapter.rank={adapter.rank}, expected at most {ranks[-1]}, the largest of "
             f"{engine.label}"
