@@ -84,8 +84,6 @@ class PolicyServers:
         """
         self.adapters = None if adapter is None else Adapters(serving_dir / "adapters")
         """Those that are served; None: weights are."""
-        self.label = engine_class(config).label
-        """What one of them is called in messages."""
         self._publishing_for: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._leaving: set[asyncio.Task[None]] = set()
         if self.adapters is not None:
@@ -101,13 +99,14 @@ class PolicyServers:
         self._gpus = [] if config.placement == "nodes" else _gpus_of(gpus)
         is_bound = config.servers > 1 or gpus is not None
         """Whether each server sees one GPU alone."""
+        name = engine_class(config).label.lower()
         self.engines: tuple[Engine, ...] = tuple(
             make(
                 EngineSetup(
                     _config_of(config, at, len(self._gpus)),
                     None if model_dir is None else Path(model_dir),
                     serving_dir / str(at),
-                    logs_dir / f"{self.label.lower()}{'' if at == 0 else f'-{at}'}.log",
+                    logs_dir / f"{name}{'' if at == 0 else f'-{at}'}.log",
                     self._phase_of(at),
                     self._while_paused,
                     gpu=self._gpus[at % len(self._gpus)] if is_bound and self._gpus else None,

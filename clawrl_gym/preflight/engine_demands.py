@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
@@ -76,10 +77,8 @@ def _unwritten(name: str, engine: type[Engine]) -> Iterator[str]:
 
 
 def _is_unwritten(engine: type[Engine], method: str) -> bool:
-    own = getattr(engine, method, None)
-    return own is None or getattr(own, "__func__", own) is getattr(
-        getattr(Engine, method), "__func__", getattr(Engine, method)
-    )
+    own = inspect.getattr_static(engine, method, None)
+    return own is None or own is inspect.getattr_static(Engine, method)
 
 
 def _listed(capabilities: list[str]) -> str:

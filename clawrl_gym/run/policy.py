@@ -102,6 +102,7 @@ class ServedPolicy:
         self.folder = RunFolder(Path(self._own_folder.path if self._own_folder else folder or ""))
         engine = engine_class(config.policy)
         self.capabilities = engine.capabilities
+        self._label = engine.label
         self.model: Path | None = None
         """Folder of the model; None where the engine has one of its own elsewhere."""
         if engine.capabilities.model:
@@ -146,7 +147,7 @@ class ServedPolicy:
             self.model,
             folder.serving,
             folder.logs,
-            lambda phase: self._on_phase(self.servers.label, phase),
+            lambda phase: self._on_phase(self._label, phase),
             make=self.make_engine,
             adapter=self.adapter,
             gpus=self.gpus,
