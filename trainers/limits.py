@@ -1,4 +1,4 @@
-"""Where learning ends: no memory left, or numbers that are none."""
+"""Limits of learning: no memory left, or numbers that are not finite."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 
 _SAYINGS = ("can't allocate memory", "not enough memory", "out of memory")
-"""Of PyTorch on a CPU, and of CUDA's libraries, whose errors are of no class of their own."""
+"""Messages of PyTorch on a CPU and of CUDA's libraries, whose errors have no own class."""
 
 
 @contextmanager
 def memory_errors(part: str, trainer: TrainerConfig, learner: LearnerConfig) -> Iterator[None]:
-    """Of the block as a TrainerError that names the part and what to lower.
+    """Turn memory errors of the block into a TrainerError that names the part and what to lower.
 
     It holds no frame of the block, so that its memory is free for whoever goes on.
     """
@@ -38,14 +38,14 @@ def memory_errors(part: str, trainer: TrainerConfig, learner: LearnerConfig) -> 
 
 
 def is_of_memory(error: BaseException) -> bool:
-    """Whether it says that no memory was left."""
+    """Whether the error says that no memory was left."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
         words in str(error) for words in _SAYINGS
     )
 
 
 def _cures(trainer: TrainerConfig, learner: LearnerConfig) -> Iterator[str]:
-    """What to set, the cheapest first."""
+    """Settings to change, the cheapest first."""
     if not learner.checkpoint_layers:
         yield "set learner.checkpoint_layers=true"
     yield f"lower trainer.max_tokens_per_pack={trainer.max_tokens_per_pack}"
@@ -68,7 +68,7 @@ class FiniteGradients:
         self._in_a_row = 0
 
     def saw(self, finite: bool) -> None:
-        """Raises TrainerError after too many in a row."""
+        """Record a step. Raises TrainerError after too many in a row that were not finite."""
         self._in_a_row = 0 if finite else self._in_a_row + 1
         if self._in_a_row >= self._most_in_a_row:
             raise TrainerError(

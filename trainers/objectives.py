@@ -18,7 +18,7 @@ DISTILLATION_TOPK = "distillation_topk"
 KL = "kl"
 
 OF_A_TEACHER = frozenset({DISTILLATION_SAMPLED, DISTILLATION_TOPK})
-"""What a learner needs the capability `teacher` for; all others every learner can run."""
+"""Terms that need the capability `teacher`; every learner can run all others."""
 
 
 def objectives(trainer: TrainerConfig) -> frozenset[str]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MADV_PAGEOUT = 21
-"""Of Linux since 5.4, which Python does not name."""
+"""Constant of Linux since 5.4, which Python does not name."""
 
 
 def put_off(tensor: Tensor) -> None:
