@@ -43,7 +43,7 @@ def find_cgroup_home() -> CgroupHome | None:
 
 
 def home_of(cgroup: str, mountinfo: str) -> CgroupHome | None:
-    """What these two files of /proc say of a process."""
+    """The cgroup home of a process, read from these two files of /proc."""
     paths, mounts = _own_paths(cgroup), _mounts(mountinfo)
     return _find_v2(paths, mounts) or _find_v1(paths, mounts)
 

@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SandboxCapabilities:
-    """What a kind of sandbox can do beyond `Sandbox`, declared by its class as `capabilities`.
+    """Abilities of a kind of sandbox beyond `Sandbox`; its class declares them as `capabilities`.
 
     An environment that needs what is not declared is refused before anything starts.
     """
@@ -60,7 +60,7 @@ class SandboxCapabilities:
     """Fresh ones may be started before anybody asks (`SandboxConfig.ready`) and be handed over
     later."""
     node_resource: str | None = "sandbox"
-    """What a node of a cluster must offer for one, by Ray's name of it; None: nothing."""
+    """Resource that a cluster node must offer for one, by Ray's name of it; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ _STUCK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the owner asks for."""
+    """A request of the owner."""
 
     request: int
     sandbox: int

@@ -112,7 +112,7 @@ class LauncherClient:
         return self._process.pid
 
     def next_number(self) -> int:
-        """Of a sandbox."""
+        """Number of the next sandbox."""
         return next(self._numbers)
 
     def send(

@@ -21,7 +21,7 @@ from clawrl_gym.core.errors import ClawError, SandboxError
 from clawrl_gym.envs.sandbox.interface import Sandbox
 
 _TAKEN_FOR_EACH = 4
-"""How often a template is taken before one more stands ready: what is rare costs no start."""
+"""Times a template is taken before one more stands ready: a rare one costs no start."""
 _MOST_TEMPLATES = 4
 """With sandboxes ready; those of the one that was taken longest ago end."""
 _MOST_KNOWN = 64
@@ -34,18 +34,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a fresh sandbox is, and what starts one."""
+    """Description of a fresh sandbox, and the function that starts one."""
 
     key: str
     """Equal for sandboxes that cannot be told apart."""
     start: Callable[[], Sandbox] = field(compare=False)
     most: int = field(compare=False)
-    """How many may stand ready."""
+    """Most sandboxes that may stand ready."""
 
 
 @dataclass(slots=True)
 class _Shelf:
-    """What stands ready of one template."""
+    """Sandboxes of one template that stand ready."""
 
     template: Template
     ready: deque[Sandbox] = field(default_factory=deque)

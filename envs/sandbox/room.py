@@ -1,4 +1,4 @@
-"""How many sandboxes of one process there is room for; who comes when there is none waits.
+"""Room for the sandboxes of one process; a caller waits while there is none.
 
 Memory is asked of the machine each time, so that all of its processes together keep some free: a
 sandbox too many would have the kernel kill in the others. The count has an end of its own: uid
@@ -19,7 +19,7 @@ from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
 from clawrl_gym.envs.sandbox.memory import free_mb
 
 _LEAST_FREE_MB = 256
-"""What stays free: for what runs in sandboxes, and for whoever else needs some at once."""
+"""MiB that stay free, for sandboxed programs and for others that need some at once."""
 _WAIT_S = 60.0
 _LOOK_S = 0.5
 _PROCESSES_EACH = 4

@@ -141,7 +141,7 @@ def _renew_folder(name: str, lower: str, owner: Owner) -> None:
 
 
 def _renew_loader(root: Path, cache: bytes) -> None:
-    """What the dynamic loader reads before any program: nothing to preload, the old cache."""
+    """Files that the dynamic loader reads first: nothing to preload, the old cache."""
     if not is_plain(root, "etc"):
         return
     for name in ("etc/ld.so.preload", "etc/ld.so.cache"):
@@ -161,7 +161,7 @@ def _make_room(limits: Limits) -> None:
 
 
 def bindings(rootfs: str | None) -> list[str]:
-    """What bubblewrap must bind beside the root: /usr, where it could not be laid under it."""
+    """bubblewrap's binds beside the root: /usr, where it could not be laid under it."""
     overlaid = rootfs is not None or Path(f"{ROOT}/usr").is_mount()
     return [] if overlaid else ["--ro-bind", "/usr", "/usr"]
 

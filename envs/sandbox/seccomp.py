@@ -99,7 +99,7 @@ CLONE_NEW_ANY = 0x7E02_0080  # every CLONE_NEW* flag
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 AF_NETLINK = 16
 FAMILIES = (1, 2, 10, AF_NETLINK)
-"""Of sockets: local, IPv4, IPv6, netlink."""
+"""Allowed families of sockets: local, IPv4, IPv6, netlink."""
 NETLINK_ROUTE = 0
 _PERSONALITIES = (0, 0x0008, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
 """Linux, and its 32-bit name for itself; the last one only asks. Others weaken memory's layout."""

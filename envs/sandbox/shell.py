@@ -53,7 +53,7 @@ def waited_for_cpu_s(took_s: float, used_s: float, waiting_share: float) -> floa
 
 
 class CommandEnding(Enum):
-    """How waiting for a command's answer ended."""
+    """Ways in which waiting for a command's answer ends."""
 
     COMPLETED = "completed"
     DEADLINE = "deadline"

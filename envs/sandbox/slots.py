@@ -154,7 +154,7 @@ class Slots:
         raise IndexError(at)
 
     def _set_lock(self, slot: int, kind: int) -> bool:
-        """Of the open file and not of the process, so that a second one here conflicts too.
+        """Lock the open file, not the process, so that a second lock in this process conflicts too.
 
         False where somebody else holds it.
         """

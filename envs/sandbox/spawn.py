@@ -25,7 +25,7 @@ SESSION_FD, OUTPUT_FD, _USERS_FD, _MOUNTS_FD = 3, 4, 5, 6
 _LAST_FD = 0x7FFF_FFFF
 _MAX_OPEN_FILES = 1_024
 _NICENESS = 5
-"""What agents run yields the processor to what serves and trains them."""
+"""Niceness of agents' programs, which yield the processor to serving and training."""
 _OOM_SCORE = "500"
 """When the host itself runs out of memory, sandboxes go before what trains on them."""
 
@@ -80,7 +80,7 @@ def become_sandbox(plan: StartPlan, cgroups: Cgroups | None) -> None:
 
 
 def _reset_signals() -> None:
-    """What is ignored here would be ignored by every program in the sandbox, for good."""
+    """Signals that are ignored here would be ignored by every program in the sandbox, for good."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)

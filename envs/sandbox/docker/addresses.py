@@ -48,7 +48,7 @@ class EngineAddress:
     origin: str
     """Who names it, in words."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What Docker's clients read beside the address: DOCKER_CERT_PATH, DOCKER_TLS_VERIFY."""
+    """Variables that Docker's clients read too: DOCKER_CERT_PATH, DOCKER_TLS_VERIFY."""
     problem: str = ""
     """Why it cannot be asked at all."""
 
@@ -58,7 +58,7 @@ class EngineAddress:
 
 @dataclass(frozen=True, slots=True)
 class EngineSearch:
-    """What became of looking for an engine."""
+    """Result of looking for an engine."""
 
     address: EngineAddress | None
     """The first that answers."""
@@ -130,7 +130,7 @@ def knock(url: str) -> str:
 
 
 def cure() -> str:
-    """What brings an engine on this machine, as it can be typed, and what needs none."""
+    """Commands that provide an engine on this machine, ready to type, and those that need none."""
     words = []
     key = _naming_key()
     if key is not None:
@@ -146,7 +146,7 @@ def _naming_key() -> str | None:
 
 
 def start_command() -> str:
-    """What starts an engine below the checkout or the current folder, for root or by sudo."""
+    """Command to start an engine below the checkout or the current folder, for root or by sudo."""
     sudo = "" if os.geteuid() == 0 else "sudo "
     script = sudo + shlex.quote(str(_checkout() / "docker" / "engine.sh"))
     make = make_command("engine")

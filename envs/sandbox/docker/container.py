@@ -41,7 +41,7 @@ _KILL_ROOM = 8
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """What a container is made from; its successor is made from the same."""
+    """Settings that a container is made from; its successor is made from the same."""
 
     image: str
     limits: Limits
@@ -164,7 +164,7 @@ class Container:
         api.post(url, json={"PidsLimit": most}, timeout=api.timeout).raise_for_status()
 
     def changes(self) -> ContainerChanges:
-        """What was changed of what is carried; nothing may run but the first process."""
+        """Changes in what is carried; nothing but the first process may run."""
         host = self._host
         if host.layer:
             layer = LayerChanges(self.id, host.volumes, host.layer)

@@ -23,7 +23,7 @@ from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call
 
 _PAUSE_S = 0.4
 _SHARE = 0.1
-"""Of the time, at most, for looking at one container."""
+"""Largest share of the time for looking at one container."""
 _ALL_EVERY_S = 10.0
 _TICK_S = 0.1
 
@@ -42,7 +42,7 @@ class WatchedContainer:
     looked_s: float = -math.inf
     """When the last look ended, on the monotonic clock."""
     cost_s: float = 0.0
-    """How long it took."""
+    """Seconds that it took."""
 
     @property
     def is_active(self) -> bool:
@@ -125,7 +125,7 @@ def disk_watcher() -> DiskWatcher:
 
 
 def written_bytes(container: str) -> int:
-    """What the container's own layer holds."""
+    """Bytes in the container's own layer."""
     api = engine().api
     url = f"{api.base_url}/v{api.api_version}/containers/{container}/json"
     measuring = engine_call(f"could not measure the container {container[:12]}")

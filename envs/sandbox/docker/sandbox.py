@@ -105,7 +105,7 @@ class DockerSandbox:
         self._limits = container.spec.limits
         self._closed = False
         self._written_bytes = 0
-        """What was found written when it was too much, since the last command; 0 if it was not."""
+        """Bytes found written when that was too much, since the last command; otherwise 0."""
         self._watched = WatchedContainer(container.id, self._limits.disk_mb << 20, self._on_full)
         try:
             self._stream = container.start()
