@@ -65,7 +65,7 @@ class PromptRow(BaseModel):
 
     @property
     def columns(self) -> Mapping[str, object]:
-        """What a reward function gets beside prompts and completions."""
+        """Columns that a reward function gets beside prompts and completions."""
         return {**(self.model_extra or {}), "solution": self.solution}
 
 
