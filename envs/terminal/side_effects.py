@@ -13,7 +13,7 @@ TRACES = frozenset(
     {".bash_history", ".cache", ".config", ".gnupg", ".lesshst", ".local", ".python_history",
      ".sqlite_history", ".ssh", ".viminfo", ".wget-hsts"}
 )  # fmt: skip
-"""What programs leave in a home folder by themselves."""
+"""Files that programs leave in a home folder by themselves."""
 
 
 @dataclass(frozen=True, slots=True)

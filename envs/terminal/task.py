@@ -87,7 +87,7 @@ class Health:
     command: str
     interval_s: float = 5.0
     timeout_s: float = 30.0
-    """Of one attempt."""
+    """Seconds of one attempt."""
     start_period_s: float = 0.0
     """So long failures do not count."""
     start_interval_s: float = 5.0
@@ -184,7 +184,7 @@ class Task:
     """Told, submitted and graded one after the other on this task's machine, which is the only
     thing that counts of the task itself."""
     step_reward: Literal["mean", "final"] = "mean"
-    """How the rewards of the steps become the task's; what was never reached counts 0."""
+    """Rule that combines the rewards of the steps; a step that was never reached counts 0."""
     key: str = ""
     """Key of a user's task: names it by its files and its sandboxes, for what is known of its
     verifier (`verdicts.py`). Empty: the verifier is ours, and works."""

@@ -93,7 +93,7 @@ class TaskFolder:
         }
 
     def validated(self, name: str, model: type[ModelT], document: object) -> ModelT:
-        """What a file said, as a model. Raises TaskError naming the file and the key."""
+        """A file's content as a model. Raises TaskError naming the file and the key."""
         where = f"{self}: {name!r}"
         try:
             return model.model_validate(document)

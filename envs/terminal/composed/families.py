@@ -20,7 +20,7 @@ from clawrl_gym.envs.terminal.composed.plan import Plan
 from clawrl_gym.envs.terminal.composed.wording import plain_request, request
 
 _MOST = 8
-"""Of difficulty."""
+"""Largest difficulty."""
 
 
 @dataclass(frozen=True, slots=True)

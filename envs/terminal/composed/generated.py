@@ -71,13 +71,13 @@ def make_task(task_id: str) -> Task:
 
 
 def compose(family: str, split: Split, number: int) -> Composed:
-    """What an id stands for, before it is a task."""
+    """The composition that an id stands for, before it is a task."""
     draw = partial(_ALL_FAMILIES[family].draw, split=split)
     return first_drawn(f"{family}/{split}/{number}", draw, _MAX_ATTEMPTS)
 
 
 def _setup(plan: Plan) -> str:
-    """What the files' contents do not say: their permissions."""
+    """Setup beyond the files' contents: their permissions."""
     modes = ((path, file.mode) for path, file in plan.start.files.items())
     return " && ".join(
         f"chmod {mode:o} {shlex.quote(path)}" for path, mode in modes

@@ -16,7 +16,7 @@ LAYOUT = "LAYOUT.md"
 
 
 def _facts(world: World, args: Args) -> dict[str, tuple[int, bool]]:
-    """Of each log by name: its lines of the level, and whether it has the word."""
+    """For each log by name: its lines of the level, and whether it has the word."""
     logs = {
         name: world.lines(f"{args['a']}/{name}")
         for name in world.names(args["a"])

@@ -1,4 +1,4 @@
-"""What stands in the way of a natural first command, whose output tells."""
+"""Obstacles to a natural first command, whose output tells of them."""
 
 from __future__ import annotations
 

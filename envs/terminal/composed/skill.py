@@ -12,9 +12,9 @@ from clawrl_gym.envs.phrasing import Phrasings
 from clawrl_gym.envs.terminal.composed.world import World
 
 Args = Mapping[str, str]
-"""What a skill is done with: `a` its source, `b` its target, `c` a second source, and its own."""
+"""Arguments of a skill: `a` its source, `b` its target, `c` a second source, and its own."""
 Effect = Callable[[World, Args], None]
-"""What its command does. Raises Refused."""
+"""Effect of its command. Raises Refused."""
 Own = Callable[[Draw, World, Args], "tuple[Args, Args] | None"]
 """Its own arguments, and those that differ in a wrong but near solution; None where the source
 does not lend itself."""
@@ -23,7 +23,7 @@ FILE_ARGS = ("a", "b", "c", "first", "then")
 
 
 class Kind(StrEnum):
-    """What a source holds."""
+    """Kind of content of a source."""
 
     LINES = auto()
     """Words, one to three a line."""

@@ -13,7 +13,7 @@ DEFAULT_MODE = 0o644
 
 
 class Refused(Exception):
-    """What a command says that could not do its work."""
+    """Message of a command that could not do its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class World:
         self.files[path] = replace(self.files[path], mode=mode)
 
     def names(self, folder: str) -> list[str]:
-        """Of the files in a folder, not below it, in order; hidden ones are left out."""
+        """Names of the files in a folder, not below it, in order; hidden ones are left out."""
         self._require_folder(folder)
         start = f"{folder}/"
         below = (path[len(start) :] for path in self.files if path.startswith(start))
