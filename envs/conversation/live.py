@@ -19,13 +19,13 @@ from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.task_env import Info
 
 _POLL_S = 10.0
-"""How long one request waits inside the gateway."""
+"""Seconds that one request waits inside the gateway."""
 _SLACK_S = 10.0
-"""What an answer may take beyond that."""
+"""Seconds that an answer may take beyond that."""
 
 
 class _SeatUpdate(TypedDict, total=False):
-    """What the gateway says of a session that is answered from here."""
+    """The gateway's update on a session that is answered from here."""
 
     seat: str | None
     session_id: str

@@ -36,7 +36,7 @@ class Persona:
     """In words, for a model that plays this person; never said in the first message."""
     style: Style
     unasked: Style
-    """What a chat model says before it knows the wish."""
+    """Style of a chat model that does not know the wish yet."""
     right: Callable[[str, Problem], bool]
     """Whether a text does what was asked for, whatever its style."""
     task: str

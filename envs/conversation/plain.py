@@ -53,7 +53,7 @@ class PlainUser:
 
     @property
     def dislike(self) -> tuple[str, ...]:
-        """What it says about a form that it does not want."""
+        """Complaints about a form that it does not want."""
         return self.ways[::2]
 
     @property

@@ -56,15 +56,15 @@ class Problem:
     items: str
     verb: str
     first: int
-    """What there is before."""
+    """Number of things at the start."""
     second: int
-    """What comes or goes."""
+    """Number of things that come or go."""
     sign: Literal["+", "-"]
     text: str
     """As it is told."""
     claimed: int
-    """What a pupil wrote down as the answer: right in half of the problems. Only a teacher's
-    request mentions it."""
+    """Answer that a pupil wrote down: right in half of the problems. Only a teacher's request
+    mentions it."""
 
     @property
     def answer(self) -> int:

@@ -66,7 +66,7 @@ class ScriptedPartner(ABC, Generic[TaskT, UserT]):
 
     @abstractmethod
     def _seen(self, task: TaskT, user: UserT) -> Info:
-        """What Info has beside what all conversations have."""
+        """Additions to the Info that all conversations have."""
 
     def ids(self, split: Split) -> Sequence[str]:
         """The tasks of a split."""

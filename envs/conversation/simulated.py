@@ -80,7 +80,7 @@ class PlainPartner(ScriptedPartner[PlainTask, SimulatedUser[PlainTask]]):
 
 
 def first_reply(user: SimulatedUser[Any]) -> Info:
-    """How the first thing said was."""
+    """Metrics of the first reply."""
     first, correct = user.first_score, user.first_correct
     return {
         "first_reply_score": first,

@@ -1,4 +1,4 @@
-"""What a right answer is: generous about how it is said, strict about what.
+"""The check for right answers: lenient about the wording, strict about the content.
 
 Beside the answer a reply may quote what it was made from, and reject what is not meant ("84, not
 147"). A reply that leaves open which of several is meant has not answered, nor has a question.
@@ -57,7 +57,7 @@ class Answer:
     said: str
     """As the oracle says it."""
     quotes: frozenset[int] = frozenset()
-    """What it was made from, and what comes about on the way."""
+    """Numbers that it was made from, and intermediate results."""
     between: frozenset[str] = frozenset()
     """Days, likewise."""
     others: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ class Ask:
     answer: Callable[[Facts, int], Answer]
     least: int = 2
     most: int = 9
-    """Of k."""
+    """Largest k."""
 
 
 def _int(value: Value) -> int:

@@ -324,7 +324,7 @@ class Composer:
         return [] if both == self._next.answers else both
 
     def _near(self, needs: Sequence[str], answer: _Work, values: Facts) -> Answer | None:
-        """What comes of other values for what is needed."""
+        """The answer that other values give for what is needed."""
         changed = {kind: values[kind] for kind in needs if kind in values}
         return answer({**self.facts, **changed}) if changed else None
 

@@ -1,5 +1,5 @@
-"""What a user tells of the occasion: kinds of facts, and how each is told, put right, and asked
-back; and what is said beside it and must change nothing."""
+"""Facts that a user tells of the occasion: how each kind is told, corrected, and asked back; and
+irrelevant remarks beside it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Family:
     """Makes the messages. Raises Unfit."""
     heldout_only: bool = False
     alone: bool = False
-    """Of one message, so that what is asked belongs to one split, where others' compositions do."""
+    """True for one message, so that a question belongs to one split, as others' compositions do."""
 
     def draw(self, draw: Draw, split: Split) -> Plan | None:
         """One conversation; None where these draws come to none."""

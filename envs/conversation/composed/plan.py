@@ -44,7 +44,7 @@ class Step:
 
     text: str
     skills: tuple[str, ...]
-    """What comes up in it, by name: for the composition and the difficulty."""
+    """Names of the skills that come up in it, for the composition and the difficulty."""
     answers: tuple[Answer, ...] = ()
     """To its questions; empty: it only tells something, or wants a file."""
     stale: tuple[Answer, ...] = ()
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all skills in their order."""
+        """Names of all skills in order."""
         return tuple(name for step in self.steps for name in step.skills)
 
     @property

@@ -1,4 +1,4 @@
-"""What conversations are about: who comes, what is bought, and the words for it."""
+"""Topics of conversations: who comes, what is bought, and the words for it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sun
 
 @dataclass(frozen=True, slots=True)
 class Diet:
-    """What somebody does not eat or drink, in whatever form."""
+    """Food and drink that somebody avoids, in whatever form."""
 
     told: str
     reasons: str

@@ -43,7 +43,7 @@ def _result(run: str, values: Collection[float]) -> str:
 
 
 def _value(text: str) -> float | None:
-    """What a sum comes to; None for what is none."""
+    """Value of a sum; None where the text is none."""
     try:
         return _worked_out(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""What stands around facts and questions: openings, thanks, and requests for files."""
+"""Words around facts and questions: openings, thanks, and requests for files."""
 
 from __future__ import annotations
 
