@@ -232,7 +232,7 @@ def submission_of(result: ExecResult) -> str | None:
 
 
 def sandboxes_of(config: SweEnvConfig, opener: Opener | None = None) -> Sandboxes:
-    """Of the kind that fits this machine unless one is named; with an image where it has them."""
+    """Sandboxes of the named kind, else one that fits this machine; with images where it can."""
     kind = config.sandbox.type
     if kind == "auto":
         kind = "docker" if opener is not None else usual_kind(config, find_engine())

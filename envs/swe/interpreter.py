@@ -17,9 +17,9 @@ from clawrl_gym.core.errors import TaskError
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 _SYSTEM = ("/usr", "/bin", "/lib")
-"""What a sandbox has anyway."""
+"""Folders that every sandbox has."""
 _MARKS = ("pyvenv.cfg", "conda-meta")
-"""What a folder has that is an environment of Python, and no folder of other things."""
+"""Files that mark a Python environment and no other folder."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

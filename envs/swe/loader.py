@@ -29,7 +29,7 @@ _SPLITS: Mapping[str, Split] = {
     "validation": "heldout",
     "dev": "heldout",
 }
-"""What a file's or folder's name says about the rows in it, when a folder has both."""
+"""Split named by a file or folder, when a folder has both."""
 _TASK_FILES = {
     "patch": "gold.patch",
     "test_patch": "test.patch",

@@ -90,7 +90,7 @@ def _without_frame(text: str) -> str:
 
 @dataclass(slots=True)
 class _Header:
-    """What the lines before a file's hunks say."""
+    """Content of the lines before a file's hunks."""
 
     old: str | None = None
     new: str | None = None
@@ -138,7 +138,7 @@ class _Header:
         return True
 
     def read(self, read: Callable[[str], str], text: str) -> str | None:
-        """What is read; None, and the problem kept, for what is not applied."""
+        """The text that is read; None, and the problem recorded, where it cannot be applied."""
         try:
             return read(text)
         except NotApplicable as problem:
@@ -153,7 +153,7 @@ class _PatchLines:
         self._lines = lines
         self._at = 0
         self.left_out: list[str] = []
-        """What is not applied of the files so far."""
+        """Parts of the files so far that are not applied."""
         self.paths_left_out: set[str] = set()
         """A later part of such a file cannot be applied either."""
         self._has_prefixes = _has_prefixes(lines)

@@ -38,7 +38,7 @@ _EVAL_TYPES = ("pass_and_fail", "fail_only")
 
 @dataclass(frozen=True, slots=True)
 class RowDefaults:
-    """What stands for what rows leave out."""
+    """Defaults for fields that rows leave out."""
 
     log_parser: str | None = None
     test_command: str | None = None

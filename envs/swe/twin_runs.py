@@ -58,7 +58,7 @@ def require_twins_fail(evaluations: Evaluations, patch: Patch) -> frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """What stands in a run's test files."""
+    """Drawn values of a run's test files."""
 
     twins: tuple[TestTwin, ...]
     standing: frozenset[TestTwin]

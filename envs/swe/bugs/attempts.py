@@ -1,5 +1,4 @@
-"""What became of each mutation that was tried: one line of a file each, so that nothing is tried
-twice.
+"""Results of all mutations that were tried, one line of a file each, so that none is tried twice.
 
 The first line says of what: another commit, command or Python is another file.
 """
@@ -21,7 +20,7 @@ _FILE = "_attempts.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What attempts depend on."""
+    """Settings that attempts depend on."""
 
     commit: str
     test_command: str
@@ -34,7 +33,7 @@ class Attempt:
     """One mutation that was tried."""
 
     name: str
-    """Of the mutation."""
+    """Name of the mutation."""
     reason: str
     """Why it is no bug; empty for one that is."""
     fail_to_pass: tuple[str, ...] = ()

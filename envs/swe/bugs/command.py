@@ -162,7 +162,7 @@ def _instance(head: Head) -> Instance:
 
 
 def _config(args: argparse.Namespace) -> SweEnvConfig:
-    """What tasks are played with."""
+    """Configuration that tasks are played with."""
     limits = SweEnvConfig().sandbox.model_dump()
     sandbox = SandboxConfig.of({**limits, "type": args.sandbox, "image": args.image})
     return SweEnvConfig(sandbox=sandbox)

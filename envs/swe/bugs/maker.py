@@ -40,11 +40,11 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Bugs:
-    """What was made."""
+    """The bugs that were made."""
 
     rows: dict[Split, list[Row]]
     selection: Selection
-    """How many are bugs, and why the others are not."""
+    """Number of bugs, and why the other mutations are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class BugMaker:
         return len(tried) >= ENOUGH_UNNOTICED and not any(one.is_noticed for one in tried)
 
     def _attempt(self, mutation: Mutation) -> Attempt:
-        """What is known of a mutation, or what its tests say now."""
+        """The known result of a mutation, or that of its tests now."""
         if mutation.name in self.attempts.by_name:
             return self.attempts.by_name[mutation.name]
         try:

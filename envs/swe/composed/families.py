@@ -16,7 +16,7 @@ from clawrl_gym.envs.swe.composed.registers import Entry, draw_register
 from clawrl_gym.envs.swe.composed.wording import check_texts, request
 
 MOST = 8
-"""Of difficulty."""
+"""Largest difficulty."""
 Range = tuple[int, int]
 _ALL: Range = (MOST, MOST)
 _NONE: Range = (0, 0)

@@ -91,7 +91,7 @@ class Ground:
         return {**visible, first: visible[first] + hidden}
 
     def ids(self, tests: Mapping[str, str]) -> tuple[str, ...]:
-        """What the runner calls the tests of these files."""
+        """The runner's ids of the tests in these files."""
         return tuple(test for path, text in tests.items() for test in self.runner.ids(path, text))
 
 

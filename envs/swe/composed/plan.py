@@ -1,4 +1,4 @@
-"""What there is to do in one repository: reports of bugs and of what is none, and a file of some.
+"""The work in one repository: reports of bugs and of non-bugs, some of them in a file.
 
 `difficulty` counts bugs, reports of what is no bug, and what makes a bug harder to find: told only
 by what is seen of it, by tests that fail, or in a file, which may have to be found.
@@ -20,7 +20,7 @@ Files = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What somebody tells of one thing."""
+    """A report of one thing."""
 
     text: str
     title: str = ""
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def seen(self) -> int:
-        """How many bugs are told by what is seen of them."""
+        """Number of bugs that are reported by their symptoms."""
         return sum(report.how != "said" for report in self.reports)
 
     @property
@@ -97,7 +97,7 @@ class Plan:
         return self.ground.tests(self.bugs)
 
     def near(self) -> Iterator[Files]:
-        """What is left by who mends all but one thing, or what is no bug as well."""
+        """Files after fixing all but one thing, or after changing what is no bug as well."""
         for bug in self.bugs:
             yield self._with_register(self.ground.wrong((bug,)))
         if self.made is not None:

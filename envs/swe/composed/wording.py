@@ -129,7 +129,7 @@ _CLOSING_WARNED: Choices = MappingProxyType(
 
 
 def request(draw: Draw, split: Split, plan: Plan) -> str:
-    """What is asked for."""
+    """The request of a task."""
     told = [report for report in plan.reports if not report.filed]
     blocks = [draw.pick(_OPENING[split])] if told else []
     if told:

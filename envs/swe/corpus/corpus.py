@@ -88,7 +88,7 @@ def split_of(content: DrawnRepository) -> Split:
 
 
 def instance_of(instance_id: str, origin: RepositoryFamily, content: DrawnRepository) -> Instance:
-    """What was drawn, in SWE-bench's fields."""
+    """The drawn content, in SWE-bench's fields."""
     parsed = parse_id(instance_id, families(), PREFIX)
     return as_instance(
         instance_id,
