@@ -21,7 +21,7 @@ from clawrl_gym.envs.twins.text import Change
 from clawrl_gym.envs.twins.trust import tells_by_truth
 
 Asked = Iterator[tuple[ast.expr, Change]]
-"""What decides, and a change after which it decides otherwise."""
+"""Deciding expressions, each with a change after which it decides otherwise."""
 
 
 class OtherValues:

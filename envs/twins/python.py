@@ -1,4 +1,4 @@
-"""What tests and checks in Python expect, by their syntax, and how to expect something else."""
+"""Expectations of tests and checks in Python, by their syntax, and changes that break them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Expectations:
     """Functions that are run whenever what defines them is."""
 
     def within(self, body: Iterable[ast.stmt], is_sure: bool = True) -> Iterator[Expectation]:
-        """Of these statements and all in them; sure ones are met whenever the statements are."""
+        """Expectations in these statements; sure ones are met whenever the statements are."""
         for statement in body:
             for change in self._changes(statement):
                 yield Expectation(change, is_sure)
@@ -211,7 +211,7 @@ class Expectations:
 
 
 def of_function(text: str, random: Random) -> list[Expectation]:
-    """What a test function expects, given as it stands in its file."""
+    """Expectations of a test function, given as it stands in its file."""
     lead = "if 1:\n" if text[:1].isspace() else ""
     try:
         tree = ast.parse(lead + text)
@@ -268,7 +268,7 @@ def _other_error(name: str, random: Random) -> str:
 
 
 def name_of_call(call: ast.Call) -> str:
-    """What is called, without what it belongs to; may be empty."""
+    """Name of the called function, without its owner; may be empty."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
