@@ -14,7 +14,7 @@ from clawrl_gym.envs.task_source import TaskSource
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What was asked, and what was said to it."""
+    """A request and the reply to it."""
 
     request: str
     replies: tuple[str, ...]

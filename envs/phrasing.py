@@ -16,7 +16,7 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
 
 Place = Literal["first", "next", "last"]
-"""Of a sentence among others."""
+"""Place of a sentence among others."""
 Choices = Mapping[Split, tuple[str, ...]]
 """Ways to say something, by split."""
 Depends = Callable[[int, int], bool]
@@ -48,7 +48,7 @@ CLOSINGS: Choices = MappingProxyType(
         "heldout": ("", "", " Much obliged.", " Cheers!"),
     }
 )
-"""What stands after all of it."""
+"""Closing words of a request."""
 _OPENERS: Mapping[Place, Choices] = MappingProxyType(
     {"first": _FIRST, "next": _NEXT, "last": _LAST}
 )

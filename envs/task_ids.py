@@ -32,7 +32,7 @@ class TaskIds(Sequence[str]):
     split: Split
     families: tuple[str, ...]
     prefix: str = ""
-    """What stands before the family, its dash included."""
+    """Text before the family, its dash included."""
 
     def __len__(self) -> int:
         return NUMBERS[self.split] * len(self.families)
@@ -75,7 +75,7 @@ def select_families(available: Collection[str], requested: Sequence[str] | None)
 
 @dataclass(frozen=True, slots=True)
 class TaskId:
-    """What an id says."""
+    """Parts of an id."""
 
     family: str
     split: Split

@@ -58,7 +58,7 @@ _SPLITS: tuple[Split, ...] = ("train", "heldout")
 
 @dataclass(frozen=True, slots=True)
 class TaskCheck:
-    """What became of one task."""
+    """Result of checking one task."""
 
     task: str
     family: str
@@ -66,10 +66,10 @@ class TaskCheck:
     """None: it came to no reward."""
     noop: float | None
     error: str
-    """What prevented a reward; empty when nothing did."""
+    """Reason why there is no reward; empty when there is one."""
     seconds: float
     failures: tuple[str, ...] = ()
-    """What the grade of the oracle misses, such as tests that did not run."""
+    """Failures in the oracle's grade, such as tests that did not run."""
 
     @property
     def ok(self) -> bool:
