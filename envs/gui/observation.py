@@ -1,4 +1,4 @@
-"""What is seen of a page: lines of text with numbered elements in them."""
+"""The visible part of a page: lines of text with numbered elements in them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Element:
 
 
 Line = tuple[str | Element, ...]
-"""What stands beside each other, from left to right. A heading's text begins with "# "; cells of a
-table row are parts of one line."""
+"""Items beside each other, from left to right. A heading's text begins with "# "; cells of a table
+row are parts of one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,12 @@ class FilmFrame:
     view: View
     attempts: tuple[Attempt, ...] = ()
     failure: str = ""
-    """Of what was no attempt at all."""
+    """Failure of a reply that was no attempt at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeOutcome:
-    """What came of an episode."""
+    """Result of an episode."""
 
     reward: float | None
     """None before the end."""
@@ -134,7 +134,7 @@ def _framed(
 def _window(
     frames: Sequence[FilmFrame], pages: Sequence[Picture | None], viewport: tuple[int, int]
 ) -> tuple[int, int]:
-    """What is shown of all pages: up to the end of what is on any of them, not empty ground."""
+    """The shown part of all pages: up to the end of the content of any, not empty ground."""
     right, bottom = (_LEAST * side for side in viewport)
     for frame, page in zip(frames, pages, strict=True):
         if page is not None:
@@ -151,7 +151,7 @@ def _window(
 
 
 def _outcome_card(outcome: EpisodeOutcome, tile: int) -> Picture:
-    """What came of it, as the last card."""
+    """The result, as the last card."""
     from PIL import Image, ImageDraw
 
     solved = is_success(outcome.reward)

@@ -17,7 +17,7 @@ from clawrl_gym.envs.gui.aliases import NAMES
 from clawrl_gym.envs.gui.schema import FORMS
 
 MAX_CHARS = 20_000
-"""Of one call."""
+"""Most characters of one call."""
 MAX_CALLS = 64
 """Places in a text where one is looked for."""
 
@@ -41,7 +41,7 @@ class TextCall:
     positional: tuple[Argument, ...] = ()
     keywords: dict[str, Argument] = field(default_factory=dict)
     unread: str = ""
-    """What of it cannot be read, in words."""
+    """The part of it that cannot be read, in words."""
     form: str | None = None
     """JSON of a <tool_call>, instead of all the others."""
     is_loose: bool = False
@@ -183,7 +183,7 @@ def _unquoted_answer(
 
 
 def _pieces(text: str, start: int) -> tuple[int, list[str]]:
-    """What stands between the brackets, split at commas; `start` is behind the opening one."""
+    """Texts between the brackets, split at commas; `start` is behind the opening one."""
     pieces, begin, depth = list[str](), start, [")"]
     at, before = start, ","
     while at < min(len(text), start + MAX_CHARS):

@@ -49,7 +49,7 @@ class Event(TypedDict):
 
 
 class CalendarWorld(TypedDict):
-    """What is stored: today as ISO, and events by number in digits."""
+    """Stored state: today as ISO, and events by number in digits."""
 
     today: str
     events: dict[str, Event]

@@ -1,4 +1,4 @@
-"""How the shipped applications answer: pages by path, refusals in words, changes by POST alone.
+"""Common base of the shipped applications: pages by path, refusals in words, changes by POST alone.
 
 Pages are the templates beside this file: plain HTML without script, in which all text is escaped.
 The subset is small on purpose, so that a reader without a browser sees the same lines: blocks keep

@@ -47,11 +47,11 @@ class PlacedOrder(TypedDict):
     reason: NotRequired[str]
 
 
-"""What was bought; `reason` says why it was returned."""
+"""A purchase; `reason` says why it was returned."""
 
 
 class ShopWorld(TypedDict):
-    """What is stored: items by name, percents by coupon, counts by item, orders by number."""
+    """Stored state: items by name, percents by coupon, counts by item, orders by number."""
 
     items: dict[str, Item]
     coupons: NotRequired[dict[str, int]]

@@ -66,7 +66,7 @@ class StoredTicket(TypedDict):
 
 
 class TicketsWorld(TypedDict):
-    """What is stored: names, and tickets by number in digits."""
+    """Stored state: names, and tickets by number in digits."""
 
     people: list[str]
     tickets: dict[str, StoredTicket]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext
 
 CLOCK_STARTS_S = 1_736_154_000
-"""What time it is in every page when its episode begins: Monday 2025-01-06, 9:00 UTC."""
+"""Time in every page when its episode begins: Monday 2025-01-06, 9:00 UTC."""
 
 
 async def open_context(

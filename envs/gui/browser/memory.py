@@ -1,4 +1,4 @@
-"""How much memory one browser may take when nobody said it."""
+"""Default memory limit of one browser."""
 
 from __future__ import annotations
 

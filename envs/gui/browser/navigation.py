@@ -1,4 +1,4 @@
-"""What the model does with the browser itself: addresses, history, tabs, waiting."""
+"""The model's actions on the browser itself: addresses, history, tabs, waiting."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class Driver:
 
 
 class ProcessBrowsers:
-    """What this process has of browsers."""
+    """Browsers of this process."""
 
     def __init__(self, linger_s: float = _LINGER_S) -> None:
         self._linger_s = linger_s
@@ -247,7 +247,7 @@ class ProcessBrowsers:
 _lock = threading.Lock()
 _process: ProcessBrowsers | None = None
 _left_behind: list[ProcessBrowsers] = []
-"""Of the process that this one was forked from: kept, so that nothing of it is torn down here."""
+"""Browsers of the process that this one was forked from: kept, so that none is torn down here."""
 _watching = False
 
 

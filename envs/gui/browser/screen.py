@@ -1,4 +1,4 @@
-"""What an episode holds: a browser context with the task's pages, from the environment's thread."""
+"""An episode's browser context with the task's pages, used from the environment's thread."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BrowserScreen:
 
     @property
     def page_instruction(self) -> str:
-        """What the task's start script returned, if it is text."""
+        """Return value of the task's start script, if it is text."""
         return self._episode.page_instruction
 
     @property
@@ -70,11 +70,11 @@ class BrowserScreen:
         return self._owner.run(self._episode.notices(), self._call_s)
 
     def page_result(self) -> object:
-        """What the task's page says of itself; the first value that is not null stays."""
+        """Result that the task's page reports; the first value that is not null stays."""
         return self._owner.run(self._episode.page_result(), self._call_s)
 
     def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
-        """What is left, for the grade."""
+        """Final state, for the grade."""
         return self._owner.run(
             self._episode.final_state(answer, gave_up, needs_pages), self._call_s
         )

@@ -46,7 +46,7 @@ _PLACE = "/opt/browser"
 
 
 class SupervisorSettings(TypedDict):
-    """What the owner says on the command line, as JSON."""
+    """Settings that the owner gives on the command line, as JSON."""
 
     owner: int
     """Its process id."""
@@ -55,7 +55,7 @@ class SupervisorSettings(TypedDict):
     """Path of bubblewrap; None starts Chromium without isolation."""
     memory_mb: int | None
     handover_name: str
-    """Of the owner's abstract socket, to which the listening socket is sent."""
+    """Name of the owner's abstract socket, to which the listening socket is sent."""
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
-"""What is in the six applications before anything is asked: people, and what they have to do with
-each record. What is called by names in one split is called otherwise in the other."""
+"""Initial contents of the six applications: people, and their part in each record. Names differ
+between the splits."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TEXTS: Choices = {
         "We are nearly done", "Nobody told me so", "Ask me again tomorrow",
     ),
 }  # fmt: skip
-"""What is written in mails and comments."""
+"""Texts of mails and comments."""
 _ADJECTIVES = ("small", "large", "green", "black", "wooden", "folding", "plain", "striped")
 _SORTS: Choices = {
     "train": ("lamp", "rug", "mug", "chair", "kettle", "clock"),

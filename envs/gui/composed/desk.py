@@ -29,7 +29,7 @@ HOSTS = tuple(APPS)
 
 @dataclass(slots=True)
 class Desk:
-    """What is stored in each application."""
+    """Stored state of each application."""
 
     calendar: calendar.CalendarWorld
     mail: mail.MailWorld
@@ -49,7 +49,7 @@ class Desk:
         return {host: Served(app, getattr(self, host)) for host, app in APPS.items()}
 
     def states(self) -> dict[str, object]:
-        """What a grade reads of each application."""
+        """State of each application as a grade reads it."""
         return {host: app(getattr(self, host)).state() for host, app in APPS.items()}
 
     def stored(self) -> dict[str, object]:

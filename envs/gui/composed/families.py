@@ -19,7 +19,7 @@ from clawrl_gym.envs.gui.composed.wording import plain_request, request
 from clawrl_gym.envs.task_ids import split_of_content
 
 MOST = 8
-"""Of difficulty."""
+"""Largest difficulty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Family:
     """Adds the parts. Raises Unfit."""
     heldout_only: bool = False
     alone: bool = False
-    """Of one skill, so that what is asked belongs to one split, where others' compositions do."""
+    """True for one skill, so that a request belongs to one split, as others' compositions do."""
     applications: int = 1
     """At least so many."""
     plain: bool = False

@@ -1,4 +1,4 @@
-"""What can be found out: who or what a record has to do with, and what a page says of it."""
+"""Lookups: who or what a record is related to, and what a page says of it."""
 
 from __future__ import annotations
 

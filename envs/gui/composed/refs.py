@@ -36,13 +36,13 @@ _THERE_AND_BACK = frozenset(
         ("buyer_of", "order_of"), ("item_of", "order_with"),
     }
 )  # fmt: skip
-"""Of two lookups, one after the other, that lead nowhere."""
+"""Pairs of lookups that lead back, one after the other."""
 _TOLD = frozenset({"day_of", "sender_of", "owner_of"})
-"""What the words that tell a record from its namesakes say already."""
+"""Lookups whose result is already in the words that tell a record from its namesakes."""
 
 
 _WIDER = {Kind.WORKER: Kind.PERSON, Kind.LINE: Kind.ITEM}
-"""What kinds are some of."""
+"""Wider kind that a kind belongs to."""
 
 
 def leads_to(lookup: Lookup, kind: Kind) -> bool:
@@ -52,7 +52,7 @@ def leads_to(lookup: Lookup, kind: Kind) -> bool:
 
 @dataclass(slots=True)
 class Refs:
-    """What arguments of one task refer to, while it is made."""
+    """References of one task's arguments, while it is made."""
 
     draw: Draw
     split: Split
@@ -63,7 +63,7 @@ class Refs:
     """Records that were meant before."""
 
     def mark(self) -> tuple[Desk, Desk, int]:
-        """What `rewind` goes back to."""
+        """State that `rewind` returns to."""
         return self.start.copy(), self.now.copy(), len(self.spoken)
 
     def rewind(self, mark: tuple[Desk, Desk, int]) -> None:
@@ -74,8 +74,8 @@ class Refs:
         self, kind: Kind, args: Args, lookup: Lookup | None = None, hops: int = 0, *,
         decoy: bool = False, fits: Fits = lambda value: True,
     ) -> Ref | None:  # fmt: skip
-        """What an argument of this kind refers to, so many lookups away, of which `lookup` is the
-        last; None for nothing."""
+        """A reference of this kind, found by so many lookups, of which `lookup` is the last; None
+        where there is none."""
         if hops and lookup is not None:
             return self._looked_up(lookup, kind, hops, decoy, fits)
         if kind in RECORDS:
@@ -143,7 +143,7 @@ class Refs:
         return self.draw.pick(ways) if ways else None
 
     def _other(self, kind: Kind, value: Value) -> Value | None:
-        """What is guessed by who does not look; None where it is the only one."""
+        """A wrong guess without looking; None where there is only one value."""
         known = self.cast.words if kind is Kind.WORD else values(self.now, kind, {})
         others = [other for other in known if other != value]
         return self.draw.pick(others) if others else None

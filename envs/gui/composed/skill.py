@@ -24,21 +24,21 @@ class Refused(Exception):
 
 
 class Kind(StrEnum):
-    """What an argument is."""
+    """Kind of an argument."""
 
     EVENT = auto()
     MAIL = auto()
     TICKET = auto()
     ORDER = auto()
     ITEM = auto()
-    """Of the shop."""
+    """An item of the shop."""
     LINE = auto()
     """An item in the basket."""
     SORT = auto()
-    """Of items."""
+    """A kind of items."""
     COUPON = auto()
     ROW = auto()
-    """Of a sheet: SHEET/ITEM."""
+    """A row of a sheet: SHEET/ITEM."""
     CELL = auto()
     """SHEET/ITEM/COLUMN."""
     SHEET = auto()
@@ -50,14 +50,14 @@ class Kind(StrEnum):
     """On or off."""
     CHOICE = auto()
     OPTION = auto()
-    """Of the choice among the arguments."""
+    """An option of the choice among the arguments."""
     DIAL = auto()
     """A setting that is a number."""
     FIELD = auto()
     """A setting that is a text."""
     SECTION = auto()
     DANGER = auto()
-    """What cannot be undone."""
+    """An action that cannot be undone."""
     PERSON = auto()
     WORKER = auto()
     """Who can own a ticket: not everybody."""
@@ -70,13 +70,13 @@ class Kind(StrEnum):
     WORD = auto()
     TEXT = auto()
     TITLE = auto()
-    """Of a new event."""
+    """Title of a new event."""
     TROUBLE = auto()
-    """Of a new ticket."""
+    """Trouble of a new ticket."""
     SUBJECT = auto()
-    """Of a new mail."""
+    """Subject of a new mail."""
     LABEL = auto()
-    """Of a mail."""
+    """Label of a mail."""
     PRIORITY = auto()
     REASON = auto()
     """Why a ticket is closed."""
@@ -103,7 +103,7 @@ class Ref:
     value: Value
     words: str
     guess: Value = ""
-    """What is taken by who looks nothing up, and takes the first of namesakes."""
+    """Value taken by an agent that looks nothing up and takes the first of namesakes."""
     chain: tuple[Found, ...] = ()
     """The lookups on the way."""
     decoys: int = 0

@@ -187,7 +187,7 @@ def day_of(event: Event) -> str:
 
 
 def titles(world: CalendarWorld) -> set[str]:
-    """What the events are called."""
+    """Titles of the events."""
     return {event["title"] for event in world["events"].values()}
 
 

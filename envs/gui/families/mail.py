@@ -293,7 +293,7 @@ def restore(draw: Draw) -> TaskContent:
 
 
 def note(draw: Draw) -> TaskContent:
-    """What is to be done stands in a mail."""
+    """The work is described in a mail."""
     world = inbox(draw, 4)
     number = draw.pick(sorted(world["mails"]))
     boss, subject = world["mails"][number]["from"], world["mails"][number]["subject"]
@@ -322,7 +322,7 @@ def note(draw: Draw) -> TaskContent:
 
 
 def count(draw: Draw) -> TaskContent:
-    """How many mails of two people lie in the archive; its list takes several pages."""
+    """Count the mails of two people in the archive; its list takes several pages."""
     first, second, *rest = draw.some(NAMES, 4)
     many = draw.between(3, 9)
     counted = [first, second, *(draw.pick((first, second)) for _ in range(many - 2))]

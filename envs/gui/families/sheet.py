@@ -204,7 +204,7 @@ def most(draw: Draw) -> TaskContent:
 
 
 def count(draw: Draw) -> TaskContent:
-    """How many rows have more than so much."""
+    """Count the rows above a number."""
     world = draw_world(draw, 4, draw.between(6, 9))
     rows, place, limit = rows_of(world, 1), draw.between(1, 2), draw.between(20, 80)
     above = sum(int(row[place]) > limit for row in rows[1:])
@@ -276,7 +276,7 @@ def _row_cells(row: int, cells: list[str]) -> tuple[Step, ...]:
 
 
 def _names(world: SheetsWorld, column: int, row: int, sheet: int = 0) -> tuple[str, str]:
-    """How the row and the column are called."""
+    """Names of the row and the column."""
     rows = rows_of(world, sheet)
     return rows[row - 1][0], rows[0][column]
 

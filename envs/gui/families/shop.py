@@ -38,7 +38,7 @@ from clawrl_gym.envs.gui.task import Step
 
 SITE = Application(HOST, Shop)
 NAMES = tuple(stem for stem in STEMS if stem != "basket")
-"""What is sold."""
+"""Names of the items."""
 
 
 def add(draw: Draw) -> TaskContent:
@@ -108,7 +108,7 @@ def remove(draw: Draw) -> TaskContent:
 
 
 def stock(draw: Draw) -> TaskContent:
-    """How many of a thing there are: its own page says so."""
+    """Read an item's stock: its own page says it."""
     world = draw_shop(draw, draw.between(3, 4))
     item = draw.pick(list(world["items"]))
     phrasing = draw.pick(
@@ -134,7 +134,7 @@ def added(count: int) -> tuple[Step, ...]:
 
 
 def draw_item(draw: Draw, kind: str = "things") -> Item:
-    """What a shop knows of one thing; there are enough of it for any basket."""
+    """Item of a shop; there are enough of it for any basket."""
     return {"price": draw.between(3, 99), "stock": draw.between(10, 99), "kind": kind}
 
 
@@ -291,7 +291,7 @@ def _with_long_kind(draw: Draw) -> tuple[ShopWorld, str, list[str]]:
 
 
 def order(draw: Draw) -> TaskContent:
-    """What is in the basket is ordered."""
+    """Order what is in the basket."""
     world = filled_basket(draw, draw.between(1, 2))
     name, address, payment = _buyer(draw)
     phrasing = draw.pick(

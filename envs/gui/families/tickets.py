@@ -315,7 +315,7 @@ def hand(draw: Draw) -> TaskContent:
 
 
 def count(draw: Draw) -> TaskContent:
-    """How many tickets somebody has, on two pages of a list."""
+    """Count somebody's tickets, on two pages of a list."""
     world = draw_world(draw, draw.between(8, 10), people=4)
     person, word = draw.pick(world["people"]), draw.pick(TROUBLES)
     for number in draw.some(list(world["tickets"]), draw.between(3, 5)):

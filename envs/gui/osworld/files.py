@@ -37,7 +37,7 @@ class OsworldTasks:
     tasks: Mapping[str, GuiTask]
     where: str
     selection: Selection
-    """What of the files is used, and why not the rest."""
+    """The used part of the files, and why not the rest."""
 
     def ids(self, split: Split) -> Sequence[str]:
         return [task.id for task in self.tasks.values() if task.split == split]

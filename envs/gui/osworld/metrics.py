@@ -22,7 +22,7 @@ def _in_list(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> fl
 
 
 def _has(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
-    """What is expected is one of the results."""
+    """Whether the expected value is one of the results."""
     return float(rules["expected"] in (result or ()))
 
 

@@ -25,14 +25,14 @@ _MOST_KEYS = 20
 
 
 class ScriptOutcome(TypedDict, total=False):
-    """What one of our scripts answers."""
+    """Answer of one of our scripts."""
 
     why: str
     """It cannot be done."""
     x: float
     y: float
     how: str
-    """Of a field: "set" when its value is set already, else it is typed into."""
+    """State of a field: "set" when its value is set already, else it is typed into."""
     lines: bool
     """The field takes several lines."""
     empty: bool

@@ -14,7 +14,7 @@ from clawrl_gym.envs.gui.page.tab import DocumentLeft, Tab
 
 POLL_S = 2.0
 REQUESTED_S = 0.3
-"""How long a navigation that was asked for may take to begin; it may come to nothing."""
+"""Seconds in which a requested navigation may begin; it may come to nothing."""
 
 
 async def wait_until_idle(tab: Tab, timeout_s: float) -> None:

@@ -133,15 +133,15 @@ class Tab:
         return tab
 
     async def call(self, function: str, *args: object, timeout_s: float) -> Any:
-        """What a JavaScript function returns for JSON arguments, in the isolated world of the main
-        frame. It runs at most once; raises PageHangs, PageGone, or DocumentLeft when the document
-        was left meanwhile."""
+        """Call a JavaScript function with JSON arguments, in the isolated world of the main frame,
+        and return its result. It runs at most once; raises PageHangs, PageGone, or DocumentLeft
+        when the document was left meanwhile."""
         arguments = ", ".join(json.dumps(arg) for arg in args)
         code = f"globalThis.{self._key} ? ({function})({arguments}) : {self._key!r}"
         return await self._evaluate(code, timeout_s)
 
     async def query(self, name: str, *args: object, timeout_s: float) -> Any:
-        """What one of the functions of our own scripts returns."""
+        """Result of one of the functions of our own scripts."""
         arguments = ", ".join(json.dumps(arg) for arg in args)
         code = f"globalThis.{self._key} ? {self._key}.{name}({arguments}) : {self._key!r}"
         return await self._evaluate(code, timeout_s)

@@ -65,7 +65,7 @@ def _obey(line: str, player: Player, folder: Path, out: TextIO) -> None:
 
 
 def _show_last(player: Player, folder: Path, out: TextIO) -> None:
-    """What was said last, and what came of it."""
+    """Show the last words and their result."""
     if player.turns:
         last = player.turns[-1]
         out.write(f"> {last.text}\n")

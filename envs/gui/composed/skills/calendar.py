@@ -1,4 +1,4 @@
-"""What can be done with an event, and by planning one."""
+"""Skills with an event, and planning one."""
 
 from __future__ import annotations
 
