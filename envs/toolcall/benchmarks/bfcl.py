@@ -52,7 +52,7 @@ _TYPES = {
 }  # fmt: skip
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 OK = json.dumps({"status": "ok"})
-"""What every valid call returns: the functions are only described."""
+"""Result of every valid call: the functions are only described."""
 
 
 class _QuestionMessage(TypedDict):
@@ -123,7 +123,7 @@ def _category(file: Path) -> str | None:
 
 
 def _entries(file: Path) -> Iterator[tuple[str, ToolTask | str]]:
-    """What a file's rows are, by id: tasks, or why not."""
+    """Rows of a file by id: tasks, or why not."""
     category = str(_category(file))
     unreadable = next((why for form, why in _UNREADABLE if re.search(form, category)), None)
     if unreadable is None and not _READABLE.fullmatch(category):
@@ -261,7 +261,7 @@ def _answer(
 
 
 def _request_of(question: Sequence[Sequence[_QuestionMessage]]) -> tuple[str, str]:
-    """What the system and the user say; of several messages one text."""
+    """Messages of the system and of the user; several messages become one text."""
     if len(question) != 1:
         raise ValueError(f"got {len(question)} turns, expected one")
     system = [str(m["content"]) for m in question[0] if m["role"] == "system"]

@@ -26,7 +26,7 @@ _LISTS = ("array", "tuple")
 MAY_BE_LEFT_OUT = ""
 """Among the listed values of an argument."""
 MALFORMED = (TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
-"""What a value or a listed answer of an unforeseen form raises in comparisons."""
+"""Errors of comparisons with a value or a listed answer of an unforeseen form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class AnyCallGoal:
 
 
 def arguments_of(executed: ExecutedCall) -> Mapping[str, object] | None:
-    """What a call says, as it was written: the last one of an argument that is given twice."""
+    """Arguments of a call as written; for one that is given twice, the last."""
     try:
         arguments = json.loads(executed.call.arguments)
     except (ValueError, RecursionError):
@@ -142,7 +142,7 @@ def is_allowed(value: Any, allowed: Sequence[Any], declared: Mapping[str, Any]) 
 
 
 def _type_listed(allowed: Sequence[Any]) -> type | None:
-    """Of the first answer that is not "may be left out"."""
+    """Type of the first answer that is not "may be left out"."""
     return next((type(option) for option in allowed if option != MAY_BE_LEFT_OUT), None)
 
 

@@ -41,7 +41,7 @@ _SPLITS: Mapping[str, Split] = {"train": "train", "test": "heldout"}
 _BY_NAME = {tool["function"]["name"]: tool for tool in TOOLS}
 _OF_A_ROW = (TaskError, SyntaxError, LookupError, TypeError, ValueError, AttributeError,
              RecursionError)  # fmt: skip
-"""What one odd task raises, which is left out."""
+"""Errors of a single odd task, which is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _call(number: int, name: str, arguments: Json) -> Call:
 
 
 def _left_by(row: _TauTask, data: RetailData) -> RetailData:
-    """What the gold actions change; some of them fail, and are meant to."""
+    """State after the gold actions; some of them fail, and are meant to."""
     shop = TauRetail(data)
     for name, arguments in row.actions:
         try:

@@ -82,7 +82,7 @@ class Domain:
     open: Callable[[Any], Toolset]
     """The tools over a state; what is loaded is not written."""
     guidelines: str = ""
-    """How a model plays the user, where the folder has tau2-bench's own words for it."""
+    """Guidelines for a model that plays the user, where the folder has tau2-bench's own words."""
     alone: bool = False
     """No user answers: the assistant has the user's tools and a ticket."""
 

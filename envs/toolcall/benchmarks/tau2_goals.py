@@ -87,7 +87,7 @@ class HoldsGoal:
 
     toolset: str
     holds: Sequence[Callable[[object], bool]]
-    """Of the state, each."""
+    """Conditions on the state; each must hold."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
         state = outcome.states.get(self.toolset)

@@ -76,7 +76,7 @@ class PaymentMethod(TypedDict):
     source: str
     id: str
     amount: NotRequired[float]
-    """Of a gift card or a certificate."""
+    """Amount of a gift card or a certificate."""
 
 
 class User(TypedDict):

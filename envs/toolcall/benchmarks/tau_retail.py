@@ -32,7 +32,7 @@ class FullName(TypedDict):
 class PaymentMethod(TypedDict):
     source: str
     balance: NotRequired[float]
-    """Of a gift card."""
+    """Balance of a gift card."""
 
 
 class RetailUser(TypedDict):
@@ -312,7 +312,7 @@ class TauRetail:
     def _price_difference(
         self, order: RetailOrder, item_ids: Sequence[str], new_item_ids: Sequence[str]
     ) -> float:
-        """What the new items cost more. Raises ToolFailure when they cannot be had."""
+        """Price of the new items minus the old. Raises ToolFailure when they cannot be had."""
         _check_items(order, item_ids)
         if len(item_ids) != len(new_item_ids):
             raise ToolFailure("expected as many new items as items")

@@ -103,7 +103,7 @@ class TauTelecom:
         return result
 
     def _sync(self) -> None:
-        """What each side sees of the other."""
+        """Update what each side sees of the other."""
         surroundings = self._phone.surroundings
         if surroundings["phone_number"] is None:
             return

@@ -26,7 +26,7 @@ from clawrl_gym.envs.toolcall.families.family import CallSpec
 from clawrl_gym.envs.toolcall.office.world import Office
 
 _TRIES = 12
-"""Of one part, before the whole is given up."""
+"""Tries for one part before the whole task is given up."""
 _LOOKED_UP = frozenset(lookup.to for lookup in LOOKUPS.values())
 _UNHIDDEN = frozenset({"open_ticket", "book_meeting"})
 """Skills with so many arguments that none is hidden."""
@@ -48,7 +48,7 @@ _NEW: Mapping[Kind, Choices] = {
 
 @dataclass(frozen=True, slots=True)
 class Twist:
-    """What a part is to have beside its skill."""
+    """Additions to a part beside its skill."""
 
     hops: int = 0
     """Lookups to one of its arguments."""
@@ -59,7 +59,7 @@ class Twist:
     decoy: bool = False
     """A record that is called as one of its arguments is."""
     obstacle: str = ""
-    """What is in the way: a name of `OBSTACLES`, or a name that is misspelt."""
+    """Obstacle: a name of `OBSTACLES`, or a name that is misspelt."""
     last: bool = False
     """It ends a composition that has to belong to the split."""
 
@@ -251,7 +251,7 @@ class Composer:
         return args
 
     def _title(self, skill: Skill) -> Ref:
-        """Of a new record."""
+        """Title of a new record."""
         title = self.refs.cast.title(skill.makes or Kind.TICKET)
         return Ref(Kind.TITLE, title, f'"{title}"', guess=title)
 
@@ -321,7 +321,7 @@ class Composer:
         )
 
     def _known(self, looks: Sequence[CallSpec]) -> frozenset[str]:
-        """What these look at, as far as the office begins with it."""
+        """Records that these look at, if the office begins with them."""
         ids = {str(value) for _, arguments in looks for value in arguments.values()}
         return frozenset(ids & {key for kind in DRAWN for key in records(self.refs.start, kind)})
 

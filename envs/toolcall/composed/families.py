@@ -42,7 +42,7 @@ class Family:
     """Adds the parts. Raises Unfit."""
     heldout_only: bool = False
     alone: bool = False
-    """Of one skill, so that what is asked belongs to one split, where others' compositions do."""
+    """True for one skill, so that a request belongs to one split, as others' compositions do."""
     plain: bool = False
     """Said plainly: the text has ids and the order of the work, and training's wording in both
     splits."""

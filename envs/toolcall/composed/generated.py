@@ -76,7 +76,7 @@ def make_task(task_id: str) -> ToolTask:
 
 
 def task_of(task_id: str, composed: Composed) -> ToolTask:
-    """What was composed for an id, as a task."""
+    """The composition of an id, as a task."""
     parsed, plan = parse_id(task_id, _ALL_FAMILIES, PREFIX), composed.plan
     turns = len(plan.turns) + _SPARE_REPLIES
     tools = _tools(plan, Draw(f"{task_id}/tools"))
@@ -98,7 +98,7 @@ def task_of(task_id: str, composed: Composed) -> ToolTask:
 
 
 def compose(family: str, split: Split, number: int) -> Composed:
-    """What an id stands for, before it is a task."""
+    """The composition that an id stands for, before it is a task."""
     draw = partial(_ALL_FAMILIES[family].draw, split=split)
     return first_drawn(f"{PREFIX}{family}/{split}/{number}", draw, _MAX_ATTEMPTS)
 
@@ -160,7 +160,7 @@ def yes_to(plan: Plan, part: Part) -> tuple[str, ...]:
 
 
 def _tools(plan: Plan, draw: Draw) -> tuple[str, ...]:
-    """What is needed, all that looks at what it is about, and some tools that are not needed."""
+    """Needed tools, all that look at what it is about, and some that are not needed."""
     needed = {name for name, _ in (*plan.calls, *_unmade(plan))}
     areas = {area for area in _AREAS for name in needed if area in f"{name} people"}
     looks = {name for name in _LOOKS if any(area in name for area in {*areas, "person"})}

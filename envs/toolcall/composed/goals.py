@@ -22,11 +22,11 @@ YES_WORDS = (
 )  # fmt: skip
 """In a question: it is one for a yes, beside what every customer takes for one."""
 LOOKS = ("find_", "get_", "list_")
-"""How the names of tools begin that change nothing."""
+"""Prefixes of tools that change nothing."""
 _DIFFERENCES_SHOWN = 5
 _MOST_NAMES = 3
 _MARKS = re.compile(r"[*_`|]+")
-"""Of Markdown, around words or between first and last name."""
+"""Marks of Markdown, around words or between first and last name."""
 _UNSEEN = re.compile(r"<[^<>]*>|[\u115f\u1160\u2800\u3164\uffa0]")
 """Markup, and letters that show nothing."""
 _REFUSES = re.compile(
@@ -90,7 +90,7 @@ class NameGoal:
 
 @dataclass(frozen=True, slots=True)
 class SeenGoal:
-    """What a reply says was not guessed: a look went to one of these records, or showed it."""
+    """The reply was not guessed: a look went to one of these records, or showed it."""
 
     ids: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""What a tool refuses at first: it says why, and other arguments, or something before, do it.
+"""First refusals of a tool: it says why, and other arguments, or something before, do it.
 
 What is to be done then is said by the refusal, by the rules that always hold, or by both.
 """

@@ -18,8 +18,8 @@ from clawrl_gym.envs.toolcall.toolset import ToolFailure
 Turn = str | CallSpec
 """Something that is said, or one call."""
 Verdict = Literal["allowed", "forbidden", "confirmed", "denied"]
-"""What becomes of a part that a rule is about: it does not apply; it forbids; or it wants a yes of
-the user's, who says yes or no."""
+"""Result of a part that a rule is about: it does not apply; it forbids; or it wants a yes of the
+user's, who says yes or no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +32,21 @@ class Part:
     words: Mapping[str, str]
     """The arguments as the request says them."""
     looks: tuple[CallSpec, ...]
-    """What has to be looked at before."""
+    """Calls that have to look at something first."""
     calls: tuple[CallSpec, ...]
-    """What is to be done, with what is refused at first."""
+    """Calls to make, with those that are refused at first."""
     near: tuple[Turn, ...]
     """The same in a wrong but near solution."""
     guessed: tuple[Turn, ...] = ()
     """The same by who looks up nothing but the names in the request; empty where that is right."""
     found: tuple[Found, ...] = ()
-    """What is looked up on the way."""
+    """Lookups on the way."""
     uses: frozenset[Value] = frozenset()
     """Its arguments."""
     changes: frozenset[str] = frozenset()
     """Ids of the records that it makes or changes."""
     weight: int = 1
-    """How many skills it counts as."""
+    """Number of skills that it counts as."""
     obstacles: int = 0
     decoys: int = 0
     answer: Value | None = None
@@ -58,7 +58,7 @@ class Part:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the lookups on the way, and of the skill."""
+        """Names of the lookups on the way, and of the skill."""
         return (*(found.lookup for found in self.found), self.skill)
 
     @property
@@ -77,7 +77,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, and from where to where."""
+    """A task's work, from its first to its last state."""
 
     parts: tuple[Part, ...]
     start: Office
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def obstacles(self) -> int:
-        """What is in the way."""
+        """Number of obstacles."""
         return sum(part.obstacles for part in self.parts)
 
     @property
@@ -108,7 +108,7 @@ class Plan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all skills, in the order of the work."""
+        """Names of all skills, in the order of the work."""
         return tuple(name for part in self.parts for name in part.names)
 
     @property
@@ -138,7 +138,7 @@ class Plan:
 
     @property
     def last_words(self) -> str:
-        """What the oracle ends with."""
+        """The oracle's last words."""
         refused = [part for part in self.parts if part.verdict == "forbidden"]
         left = [part for part in self.parts if part.verdict == "denied"]
         answers = [part.answer for part in self.parts if part.answer is not None]
@@ -183,13 +183,13 @@ def confirmation(part: Part) -> str:
 
 
 def _done(part: Part) -> list[Turn]:
-    """What the oracle does for a part."""
+    """The oracle's turns for a part."""
     asked = [confirmation(part)] if part.verdict in ("confirmed", "denied") else []
     return [*asked, *(part.calls if part.is_done else ())]
 
 
 def played(start: Office, turns: Sequence[Turn]) -> Office:
-    """What is left after these; what is refused has no effect, and the next one comes."""
+    """The office after these turns; a refused one has no effect, and the next one follows."""
     tools = OfficeTools(start.copy())
     for turn in turns:
         if not isinstance(turn, str) and turn[0] != "calculate":

@@ -1,5 +1,5 @@
-"""What the assistant is told before: rules that always hold, and some that forbid a thing or want
-a yes first. Whether one applies has to be looked up: tools carry out what it forbids."""
+"""Rules in the system message: some always hold, others forbid an action or need a yes first.
+Whether one applies has to be looked up: tools carry out what it forbids."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SAID: Mapping[Mode, Choices] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is forbidden, or asked for first, with one skill."""
+    """An action that is forbidden with one skill, or needs a question first."""
 
     skill: str
     words: tuple[str, ...]

@@ -19,7 +19,7 @@ class Unfit(Exception):
 
 
 class Kind(StrEnum):
-    """What an argument is. Up to `ORDER`: a record of the office."""
+    """Kind of an argument. Up to `ORDER`: a record of the office."""
 
     PERSON = auto()
     TICKET = auto()
@@ -36,7 +36,7 @@ class Kind(StrEnum):
     QUANTITY = auto()
     FLOOR = auto()
     SORT = auto()
-    """Of items."""
+    """A kind of items."""
     TITLE = auto()
 
 
@@ -59,7 +59,7 @@ class Ref:
     looks: tuple[CallSpec, ...] = ()
     """Calls whose results say it."""
     guess: Value = ""
-    """What is taken by who reads the request alone, and looks up nothing but the names in it."""
+    """Value taken by an agent that reads the request alone and looks up only the names in it."""
     chain: tuple[Found, ...] = ()
     """The lookups on the way."""
     decoys: int = 0

@@ -55,6 +55,6 @@ def clauses(draw: Draw, split: Split, parts: Sequence[Part]) -> list[str]:
 
 
 def system(rules: Sequence[str]) -> str:
-    """What the assistant is told before, with these rules more."""
+    """The system message, with these additional rules."""
     first, *always = ALWAYS
     return "\n".join([first, *(f"{i}. {rule}" for i, rule in enumerate((*always, *rules), 1))])

@@ -1,4 +1,4 @@
-"""What an office's state holds, each by its id; rooms go by their names.
+"""State of an office, each record by its id; rooms go by their names.
 
 {"people": {"P12": {"name": "Ana Keller", "team": "Sales", "manager": "P40"}},
  "rooms": {"Oak": {"floor": 2, "seats": 8}},
@@ -30,7 +30,7 @@ HOURS = range(8, 18)
 
 
 class _Strict:
-    """What is read as JSON has no other keys."""
+    """Base of records: JSON with other keys is refused."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -80,7 +80,7 @@ class Ticket(_Strict):
     owner: str = ""
     reporter: str = ""
     resolution: str = ""
-    """How it was closed."""
+    """The way in which it was closed."""
     tags: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     merged_into: str = ""
@@ -88,7 +88,7 @@ class Ticket(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Item(_Strict):
-    """What can be ordered."""
+    """An item that can be ordered."""
 
     name: str
     kind: str = ""
@@ -103,7 +103,7 @@ class Item(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Order(_Strict):
-    """What was ordered."""
+    """An order."""
 
     item: str
     quantity: int

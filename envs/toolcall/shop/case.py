@@ -29,12 +29,12 @@ REASONS = {
 }
 """Why an order may be cancelled, and how a customer puts it."""
 DAYS = 30
-"""How long after the delivery items may come back."""
+"""Days after the delivery in which items may come back."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShopRequest:
-    """What a family asks for in its shop."""
+    """A family's request in its shop."""
 
     opening: str
     customer: Mapping[str, object]
@@ -80,7 +80,7 @@ class ShopCase:
         return Reply("", (Call(f"call-{self._calls}", tool, json.dumps(arguments)),))
 
     def identify(self) -> tuple[Reply, Reply]:
-        """How every task begins: who is it?"""
+        """The first turn of every task: who is it?"""
         question = Reply("What is your zip, please?")
         return question, self.call("find_user", name=self.user.name, zip=self.user.zip)
 

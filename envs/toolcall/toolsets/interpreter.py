@@ -67,7 +67,7 @@ class Interpreter:
         self._is_running = self._was_running = True
 
     def run(self, code: str, timeout_s: float) -> str:
-        """What the code printed, then its last expression's value, or the end of a traceback.
+        """Output of the code, then its last expression's value, or the end of a traceback.
 
         Raises SandboxError when the sandbox fails by itself.
         """

@@ -26,7 +26,7 @@ MAX_DESCRIPTION_CHARS = 20_000
 _MAX_TEXT_CHARS = 2_000
 _INTERNAL_ERROR = -32603
 _CONNECTION_CLOSED = -32000
-"""What the SDK says of a connection that ended; servers use it for errors of any kind."""
+"""The SDK's code of a connection that ended; servers use it for errors of any kind."""
 
 
 def read_line(line: bytes, server: str) -> dict[str, Any] | None:
