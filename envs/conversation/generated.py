@@ -63,7 +63,7 @@ class ConversationTask:
         return bool(answers_in(text, self.problem))
 
     def score(self, text: str) -> float:
-        """How well it fits the wish, in [0, 1]."""
+        """Fit of a text to the wish, in [0, 1]."""
         return self.persona.style.score(text, self.problem)
 
     def is_right(self, text: str) -> bool:
