@@ -1,4 +1,4 @@
-"""What an adapter learns against all weights: held-out success after the same run with each.
+"""Held-out success of an adapter against all weights, after the same run with each.
 
     PYTHONPATH=. python bench/adapter_learning.py [--environments terminal toolcall conversation]
         [--trainers grpo hybrid] [--learners lora adamw] [--seeds 0 1 2] [--runs N] [KEY=VALUE ...]
@@ -67,7 +67,7 @@ class Reached:
     before: float
     after: list[float]
     tasks: int
-    """Of each seed."""
+    """Tasks of each seed."""
     personalization: list[float]
     """After; empty where the environment measures no such thing."""
 

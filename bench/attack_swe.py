@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def _sabotage(word: str) -> int:
-    """What an agent does to its own workspace before it submits."""
+    """Sabotage of an agent in its own workspace before it submits."""
     env, rewarded, lost = small_env(), 0, 0
     names = [name for name in SABOTAGE if word in name]
     for name in names:

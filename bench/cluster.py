@@ -1,4 +1,4 @@
-"""How rollout throughput grows with nodes: workers on each, and an engine of fixed speed for each.
+"""Rollout throughput by number of nodes: workers on each, and an engine of fixed speed for each.
 
     PYTHONPATH=. python bench/cluster.py [--nodes 1 2 4] [--seconds 20] [--engine 20] [--slots 16]
 

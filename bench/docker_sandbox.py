@@ -1,4 +1,4 @@
-"""What a Docker sandbox costs, beside `docker exec` and SWE-ReX, and what a killed owner leaves.
+"""Cost of a Docker sandbox beside `docker exec` and SWE-ReX, and what a killed owner leaves.
 
     python bench/docker_sandbox.py [--alive 200] [--threads 4] [--commands 200] [--no-swerex]
 

@@ -221,7 +221,7 @@ async def rest(url: str, key: str, sessions: int, streams: int) -> None:
 
 
 async def read_stream(http: aiohttp.ClientSession, number: int, system: dict[str, str]) -> int:
-    """How many pieces came."""
+    """Number of received pieces."""
     messages = [system, {"role": "user", "content": f"stream {number}"}]
     body = {"messages": messages, "stream": True, "max_tokens": STREAM_TOKENS}
     pieces = 0

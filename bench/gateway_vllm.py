@@ -133,7 +133,7 @@ async def hosting(folder: Path) -> AsyncIterator[tuple[Host, dict[str, str]]]:
 
 @dataclass
 class Traffic:
-    """What the clients of one phase measured."""
+    """Measurements of one phase's clients."""
 
     first_s: list[float] = field(default_factory=list)
     """From sending a request to its first text."""

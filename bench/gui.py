@@ -1,4 +1,4 @@
-"""What pages cost: resets, steps and pictures; many contexts at once; and BrowserGym beside us.
+"""Cost of pages: resets, steps and pictures; many contexts at once; and BrowserGym beside us.
 
     python bench/gui.py speed [--episodes 50]
     python bench/gui.py contexts [--count 500] [--threads 8]
@@ -35,7 +35,7 @@ from clawrl_gym.envs.gui.miniwob.pages import html_folder
 _MOST_CONTEXTS = 2000
 _END_PATIENCE_S = 60.0
 _PAGES = ("click-test", "click-test-2", "click-button", "click-dialog", "click-checkboxes")
-"""Of MiniWoB++; what is clicked there is in the instruction."""
+"""Pages of MiniWoB++; the element to click is in the instruction."""
 _KINDS: dict[str, dict[str, Any]] = {
     "own": {},
     "miniwob": {"tasks": "miniwob", "families": ["click-button"]},
@@ -299,7 +299,7 @@ def _memory() -> tuple[int, float, float]:
 
 
 def _rollups() -> Iterator[dict[str, int]]:
-    """Of each process below this one, in kB."""
+    """Memory of each process below this one, in kB."""
     for child in psutil.Process().children(recursive=True):
         try:
             lines = Path(f"/proc/{child.pid}/smaps_rollup").read_text().splitlines()[1:]

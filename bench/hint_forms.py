@@ -41,7 +41,7 @@ from clawrl_gym.policy.models import resolve_model
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What is told: as it came back, and as the rules put it."""
+    """Feedback: as it came back, and as the rules put it."""
 
     words: str
     hint: str
@@ -183,7 +183,7 @@ class Reader:
 
     @torch.inference_mode()
     def _logprobs(self, prompts: Sequence[list[int]], reply: list[int]) -> list[float]:
-        """Of the reply behind each prompt. What prompts begin with in common is read once."""
+        """Log-probs of the reply behind each prompt. A common beginning of prompts is read once."""
         found: dict[int, float] = {}
         for group in _alike(prompts):
             chosen = [prompts[at] for at in group]

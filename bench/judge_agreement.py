@@ -1,4 +1,4 @@
-"""How far a model as judge agrees with hand labels, on answers in all declared languages.
+"""Agreement of a model as judge with hand labels, on answers in all declared languages.
 
     python bench/judge_agreement.py --base-url http://127.0.0.1:8000/v1 [--model NAME] [--each 6]
     python bench/judge_agreement.py --scripted   # a server that knows the labels: proves the way

@@ -1,4 +1,4 @@
-"""How the rule judge reads answers that neither its rules nor its weights were made from.
+"""Verdicts of the rule judge on answers that neither its rules nor its weights were made from.
 
     PYTHONPATH=. python bench/judge_unseen.py               # answers by themselves
     PYTHONPATH=. python bench/judge_unseen.py --exchanges   # with what they answer, all lists
@@ -31,7 +31,7 @@ from tools.complaints.recipe import KINDS, Answer, answers, exchanges
 
 _HERE = Path(__file__).parent
 _LISTS = ("exchanges", "later", "fresh", "last", "blind")
-"""Of answers with what they answer, in the order in which they were written."""
+"""Lists of answers with what they answer, in the order in which they were written."""
 _NEARLY = 0.85
 """Similarity of two texts in nearly the same letters."""
 _NORMAL = 1.96

@@ -80,7 +80,7 @@ def samples(tokens: int, length: int = 512) -> list[Sample]:
 
 
 def peak_gib() -> float:
-    """Of this process, so far. What getrusage says begins with what its parent had."""
+    """Peak memory of this process. getrusage's figure begins with what its parent had."""
     status = Path("/proc/self/status").read_text()
     kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(kib) / 2**20

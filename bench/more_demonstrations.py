@@ -1,4 +1,4 @@
-"""What as many updates of supervised learning do where `make train` learns by trying.
+"""The same number of updates by supervised learning, where `make train` learns by trying.
 
     PYTHONPATH=. python bench/more_demonstrations.py [--seeds 0 1 2] [--out runs/shown] [--lr 3e-4]
 

@@ -1,4 +1,4 @@
-"""What the rollout layer costs: episodes in flight with a policy and an environment of no time.
+"""Cost of the rollout layer: episodes in flight with an instant policy and environment.
 
     python -m bench.rollout [--in-flight 128 1000 2000] [--seconds 10] [--workers 1]
 
@@ -68,7 +68,7 @@ class Instant(gymnasium.Env[str, str]):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the processes of the layer had used at a time."""
+    """Resources that the layer's processes had used at a time."""
 
     time_s: float
     turns: int

@@ -37,12 +37,12 @@ _WARM_UP_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came out in some seconds, and what each process took for it."""
+    """Results of some seconds, and the resources that each process took for them."""
 
     tokens_per_s: float
     turns_per_s: float
     cpu_ms: dict[str, float]
-    """Of a turn, by process."""
+    """CPU time of a turn, by process."""
 
     @property
     def figures(self) -> dict[str, object]:

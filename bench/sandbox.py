@@ -1,4 +1,4 @@
-"""What sandboxes cost when thousands are alive: start, memory, commands, hand-over, end.
+"""Cost of sandboxes when thousands are alive: start, memory, commands, hand-over, end.
 
     python bench/sandbox.py [--alive 5000] [--threads 4] [--seconds 5] [--gym 16]
                             [--swerex PYTHON --containers 4]

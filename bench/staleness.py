@@ -1,4 +1,4 @@
-"""How much the masks of importance ratios leave out, by how many versions old the samples are.
+"""Share of tokens left out by the masks of importance ratios, by the samples' age in versions.
 
 `python -m clawrl_gym.train run.dir=RUN learner.keep_checkpoints=100` and then
 `python bench/staleness.py RUN`: the samples of each update are scored by the weights of later

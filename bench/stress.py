@@ -67,7 +67,7 @@ WORDS = "the quick brown fox jumps over a lazy dog and tells a story about it "
 
 @dataclass
 class Heard:
-    """What some clients heard."""
+    """Replies that some clients got."""
 
     first_token_s: list[float] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
@@ -251,7 +251,7 @@ async def flooding(
 
 
 async def fixed_replies(service: Service) -> list[str]:
-    """What an honest user is told, greedily."""
+    """Replies to an honest user, sampled greedily."""
     async with connected(service.url) as http:
         client = Client(http, service.keys[HONEST[0]])
         return [await client.greedy(prompt) for prompt in PROMPTS]
@@ -271,7 +271,7 @@ def play(role: str, given: dict[str, Any]) -> object:
 
 
 async def played(role: str, **given: object) -> Any:
-    """What a role heard."""
+    """Results of a role."""
     command = [sys.executable, __file__, "--role", role, json.dumps(given)]
     child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     try:
@@ -288,7 +288,7 @@ async def played(role: str, **given: object) -> Any:
 
 @dataclass(frozen=True)
 class Service:
-    """What is under load."""
+    """The service under load."""
 
     url: str
     keys: dict[str, str]

@@ -1,4 +1,4 @@
-"""What a publication costs those who are being answered, and that it fails no request.
+"""Cost of a publication for those who are being answered, and proof that it fails no request.
 
     python bench/swap.py [--form weights|adapters] [--publications 30] [--streams 64]
 

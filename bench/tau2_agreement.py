@@ -97,7 +97,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is carried out on both sides."""
+    """A case that is carried out on both sides."""
 
     domain: str
     task: ToolTask
@@ -323,7 +323,7 @@ def ours(case: Case) -> tuple[float, list[bool], Any]:
 
 
 def _is_ours(goal: object) -> bool:
-    """What the evaluator leaves to its caller: that it ended by itself, and that it spoke."""
+    """Whether its caller checks a goal, not the evaluator: it ended by itself, and it spoke."""
     return type(goal).__name__ in ("EndedGoal", "AnyReplyGoal")
 
 

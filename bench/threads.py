@@ -1,4 +1,4 @@
-"""How many threads engine and learner take on a CPU, and whether compiling pays: tokens a second.
+"""Throughput by threads of engine and learner on a CPU, compiled or not, in tokens a second.
 
     PYTHONPATH=. python bench/threads.py FOLDER [--forms 1:0,2:0,0:1,0:2,1:1,2:2,2:0:compiled]
         [--streams 32] [--seconds 30] [--learner lora|all]
@@ -148,7 +148,7 @@ async def engine(
 
 
 def _cpu_s() -> float:
-    """Of the engine: all that this process started, but a learner."""
+    """CPU time of the engine: all that this process started, but a learner."""
     started = psutil.Process().children(recursive=True)
     times = [each.cpu_times() for each in started if "multiprocessing" not in str(each.cmdline())]
     return sum(each.user + each.system for each in times)

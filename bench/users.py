@@ -144,18 +144,18 @@ class Served:
 
 @dataclass
 class State:
-    """How far the rounds are."""
+    """State of the rounds."""
 
     keys: dict[str, str]
     starts: int = 0
     scores: list[list[float]] = field(default_factory=list)
-    """Of all users, before the first round and after each."""
+    """Scores of all users, before the first round and after each."""
     right: list[list[float]] = field(default_factory=list)
     """Shares of right answers, likewise."""
 
     @classmethod
     def of(cls, folder: Path, users: int) -> State:
-        """What an earlier start left, else a beginning with new users."""
+        """State that an earlier start left, else a new one with new users."""
         file = folder / STATE_FILE
         if file.exists():
             state = cls(**json.loads(file.read_text()))

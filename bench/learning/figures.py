@@ -56,7 +56,7 @@ def _rewards(held_out: dict[str, Any], measure: str) -> list[float]:
 
 
 def difference(results: Results, arm: str, other: str, measure: str) -> Difference | None:
-    """Of held-out rewards, paired by seed and task; None without a seed that both have."""
+    """Difference of held-out rewards, paired by seed and task; None without a common seed."""
     if arm not in results or other not in results:
         return None
     ours, theirs = (held_out_table(results[name], measure) for name in (arm, other))
@@ -104,7 +104,7 @@ def _reached(values: Sequence[float], level: float) -> float | None:
 
 
 def lags(results: Results) -> dict[str, dict[str, float | None]]:
-    """How far each arm of ours comes after trl: by the update that learned from a batch, and by the
+    """How far each arm of ours is behind trl: by the update that learned from a batch, and by the
     weights that sampled it, which leaves the age of samples out."""
     if "trl" not in results:
         return {}
@@ -178,7 +178,7 @@ def words(found: Difference | None) -> str:
 
 
 def beside_trl(results: Results) -> Iterator[str]:
-    """How our arms stand to trl's, in sentences of one line."""
+    """Comparison of our arms with trl's, in sentences of one line."""
     for arm in _ours(results) if "trl" in results else ():
         for measure in MEASURES:
             yield f"{arm} less trl, held-out {measure}: " + words(

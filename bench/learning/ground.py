@@ -42,7 +42,7 @@ class Ground:
         return [{"role": "system", "content": str(system)}, *messages]
 
     def reward(self, task: TaskRef, reply: str) -> float:
-        """What the environment gives for the one reply."""
+        """The environment's reward for the one reply."""
         self._begin(task)
         action = self._agent.action({"role": "assistant", "content": reply})
         if not isinstance(action, Action):

@@ -1,4 +1,4 @@
-"""What all arms of the comparison have in common, and how our run is told of it."""
+"""Common settings of the comparison's arms, and the arguments that give them to our run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FORMS = {
     "ours-sync": ["rollout=sync"],
     "trl": [],
 }
-"""How each arm collects. `sync`: collecting and learning take turns, so that no token is older than
-the weights that it updates; `lag1`: at most one update older."""
+"""Keys for the way in which each arm collects. `sync`: collecting and learning take turns, so that
+no token is older than the weights that it updates; `lag1`: at most one update older."""
 CONTROL = "-control"
 ARMS = (*FORMS, *(f"{arm}{CONTROL}" for arm in FORMS))
 """In a control rewards are permuted within each group."""
