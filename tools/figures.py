@@ -53,10 +53,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """What was changed since a figure's commit."""
+    """Changes since a figure's commit."""
 
     commits: int | None
-    """How many commits ago; None for a commit that is not there."""
+    """Number of commits since then; None for a commit that is not there."""
     weights_changed: bool
     scripts_changed: tuple[str, ...]
 
@@ -85,7 +85,7 @@ def figures(name: str, text: str, repository: Path) -> Iterator[Figure]:
 
 
 def _usual_weights(scripts: tuple[str, ...], repository: Path) -> str | None:
-    """Of a figure that names none: `tiny`, unless its scripts are all there and run no policy."""
+    """Weights of a figure that names none: `tiny`, unless its scripts exist and run no policy."""
     files = [repository / script for script in scripts]
     if not files or not all(file.exists() for file in files):
         return "tiny"
@@ -106,7 +106,7 @@ def measured_at(figure: Figure, repository: Path) -> str | None:
 
 
 def age(figure: Figure, repository: Path) -> Age:
-    """What happened in the repository since the figure was measured. Raises CalledProcessError."""
+    """Changes in the repository since the measurement. Raises CalledProcessError."""
     commit = measured_at(figure, repository)
     if commit is None:
         return Age(None, False, ())

@@ -1,4 +1,4 @@
-"""How much of what the code says do the tests hold? A sample of small wrong changes, each tested.
+"""Mutation tests: the share of small wrong changes that the tests notice, on a sample.
 
     python -m tools.mutants cover -n 2                   # once: which test runs which line
     python -m tools.mutants run --count 150 --seed 1     # goes on where it stopped
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".mutants"
 SOURCES = ("clawrl_gym", "envs", "agents", "trainers")
 _MOST_TESTS, _MOST_S = 360, 120.0
-"""Of a line's tests, the fastest that are run: a line that hundreds run is one of imports."""
+"""Limits of a line's tests, fastest first: a line that hundreds run is one of imports."""
 _TESTS_AT_ONCE = 60
 _OF_VIEWS = ("tests/test_golden_views.py",)
 _OF_CONFIGURATION = "tests/test_stable_keys.py"
@@ -54,7 +54,7 @@ _OF_RUNS = {
 }  # fmt: skip
 """Whole runs beside vLLM, and the packages that do their work in them."""
 _TIMEOUT_S, _FILES_TIMEOUT_S = 300.0, 900.0
-"""Of a few single tests, and of whole files."""
+"""Time-outs of a few single tests, and of whole files."""
 _BY_TYPES = "mypy: "
 
 Span = tuple[int, int, int, int]
@@ -74,7 +74,7 @@ class Mutant:
     """One change of one file."""
 
     path: str
-    """Of the file, relative to the repository."""
+    """Path of the file, relative to the repository."""
     span: Span
     original: str
     replacement: str
@@ -100,12 +100,12 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Trial:
-    """What the tests said of a mutant."""
+    """Result of a mutant's tests."""
 
     mutant: Mutant
     killed: bool
     tests: int
-    """How many were to run; 0 where none reaches the line."""
+    """Number of tests that were to run; 0 where none reaches the line."""
     by: str
     """The test that noticed, or why it counts as killed."""
 
@@ -220,7 +220,7 @@ def _span(node: ast.expr | ast.stmt) -> Span:
 
 
 def _is_time(name: str) -> bool:
-    """How long something may take is not tested: no test asserts a time."""
+    """Whether a name is a duration, which is not mutated: no test asserts a time."""
     return name.lower().endswith("_s")
 
 
@@ -331,7 +331,7 @@ class Tests:
 
 
 def _durations_s() -> Callable[[str], float]:
-    """How long each test of `cover` took; later ones count as middling."""
+    """Duration of each test of `cover`; later ones count as middling."""
     cases = ElementTree.parse(WORK / "junit.xml").iter("testcase")
     durations_s = {
         f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}": float(
@@ -513,7 +513,7 @@ def show(seed: int) -> None:
 
 
 def trials_of(log: Path) -> list[Trial]:
-    """Of each mutant the last one."""
+    """The last trial of each mutant."""
     trials: dict[Mutant, Trial] = {}
     for line in log.read_text("utf-8").splitlines() if log.exists() else []:
         row = json.loads(line)

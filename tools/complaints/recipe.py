@@ -1,4 +1,4 @@
-"""How the weights are made by which an answer resembles complaints or praise: from written lists.
+"""Recipe of the weights that tell how an answer resembles complaints or praise: from written lists.
 
 Softmax regression by AdaGrad on single answers, seeded. `answers/` holds answers as they are, by
 language and kind; `situations/` holds them by situation, too, and with alternatives in braces, of
@@ -47,7 +47,7 @@ KINDS = ("complaint", "praise", "neutral", "future")
 _MIXED = "mixed"
 """The situation of an answer that has no other."""
 _COMBINATIONS = 8
-"""Of one line's alternatives."""
+"""Most combinations of one line's alternatives."""
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 _SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[,.!?])")
 TAKEN_BACK = _ROOT / "tests" / "fixtures" / "replies" / "taken_back.yaml"
@@ -83,7 +83,7 @@ _Features = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person may say."""
+    """A possible answer of a person."""
 
     language: str
     kind: str
@@ -134,8 +134,8 @@ def combinations(line: str) -> list[str]:
 
 
 def followups() -> list[Answer]:
-    """What is neither complaint nor praise, after drawn requests and replies; some praise that goes
-    on with a request, and complaints after a question."""
+    """Answers that are neither complaint nor praise, after drawn requests and replies; some praise
+    that is followed by a request, and complaints after a question."""
     replies: dict[str, list[Answer]] = {}
     for answer in exchanges(EXCHANGES):
         replies.setdefault(answer.language, []).append(answer)

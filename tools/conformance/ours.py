@@ -47,7 +47,7 @@ _WHOLE = 1 << 20
 
 
 def run(case: Case) -> Result:
-    """What this trainer computes of a case's batch."""
+    """This trainer's results for a case's batch."""
     samples = _samples(case)
     settings = _settings(case)
     tokens, sequences = count_tokens(samples), count_sequences(samples)
@@ -114,7 +114,7 @@ def _settings(case: Case) -> LossSettings:
 
 
 def _samples(case: Case) -> list[Sample]:
-    """What the algorithm makes of each group."""
+    """The algorithm's samples of each group."""
     advantage = case.settings["advantage"]
     algorithm = Grpo(
         normalize_std=advantage["std"] == "sample",

@@ -65,7 +65,7 @@ class TableModel(nn.Module):
 
 
 def run(case: Case, trainer: Any) -> Result:
-    """What trl computes of a case's batch; the trainer is made for as many episodes a group."""
+    """trl's results for a case's batch; the trainer is made for this many episodes a group."""
     _configure(trainer, case)
     trainer.model = TableModel(case.weights["current"])
     trainer.model.train()

@@ -1,4 +1,4 @@
-"""What the tiny policy is trained on: conversations, as token ids with a mask over the replies.
+"""Training data of the tiny policy: conversations, as token ids with a mask over the replies.
 
 A source yields fresh conversations forever; recipes for further skills add sources, nothing else.
 """
@@ -77,7 +77,7 @@ def render(
 
 
 def texts_of(conversations: Iterable[Conversation]) -> list[str]:
-    """What rendered conversations are made of: what a tokenizer is trained on."""
+    """Texts of rendered conversations, for training a tokenizer."""
     blank = untrained()
     return [
         piece

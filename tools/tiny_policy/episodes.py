@@ -1,4 +1,4 @@
-"""How the tiny policy holds conversations: episodes of the environment, many side by side."""
+"""Conversations of the tiny policy: episodes of the environment, many side by side."""
 
 from __future__ import annotations
 

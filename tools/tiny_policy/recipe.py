@@ -48,11 +48,11 @@ SLIPS = (
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What makes one tiny policy."""
+    """Recipe of one tiny policy."""
 
     phases: tuple[Phase, ...] = field(default_factory=phases)
     words: Source = field(default_factory=lambda: everything(nonsense=0.0))
-    """What the tokenizer is trained on."""
+    """Conversations that the tokenizer is trained on."""
     heldout: Source = field(
         default_factory=lambda: TerminalDemonstrations("heldout", careless=False)
     )
@@ -71,7 +71,7 @@ class Recipe:
     personas: tuple[str, ...] = tuple(PERSONAS)
     """With whom held-out conversations are held."""
     demonstrator: str = SLIPS
-    """How the demonstrations were made."""
+    """Source of the demonstrations."""
     is_measured: bool = True
     """On all that is held out, when it is made."""
     seed: int = 0
@@ -148,7 +148,7 @@ def make(
 
 
 def skills_recipe() -> Recipe:
-    """What makes `tiny_skills`, from the first weights on."""
+    """Recipe of `tiny_skills`, from the first weights on."""
     return Recipe(
         phases=skill_phases(),
         words=skills(orders=0.3),

@@ -1,4 +1,4 @@
-"""What people say around the single skill that a demonstration shows."""
+"""People's words around the single skill that a demonstration shows."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class SkillDemonstrations(ABC):
     one_after_the_other: float = 0.08
     led: float = 0.2
     orders: float = 0.5
-    """How often who leads says that there is more to do; else they nod."""
+    """Share of led steps in which the user says what else to do; in the others they nod."""
     nods: float = 0.3
     """Share of the last steps that a person answers."""
     bare: bool = False
@@ -79,7 +79,7 @@ class SkillDemonstrations(ABC):
                 yield show(next(twos), chance)
 
     def show_other_is_not_asked(self, task_id: str, chance: random.Random) -> Conversation:
-        """Of two things, one was done before, or somebody else will do it."""
+        """A conversation where one of two things was done before, or somebody else will do it."""
         draw = Draw(f"not asked/{task_id}")
         body, is_first = one_of_two(draw, *self.clauses(draw, task_id))
         return self.show_one_of_two(task_id, self.surrounded(draw, body), is_first, chance)
@@ -103,7 +103,7 @@ class SkillDemonstrations(ABC):
 
     @abstractmethod
     def ids(self, family: str, split: Split) -> Sequence[str]:
-        """Of the tasks with one thing to do, or two."""
+        """Ids of the tasks with one thing to do, or two."""
 
     @abstractmethod
     def request(self, task_id: str) -> str:
@@ -135,7 +135,7 @@ class SkillDemonstrations(ABC):
 
 
 class Session(Protocol):
-    """What was said and done so far, where a skill is done by a reply and what comes back."""
+    """Conversation and actions so far, where a skill is done by a reply and what comes back."""
 
     def say(self, text: str) -> None:
         """A person's word behind what came back last."""

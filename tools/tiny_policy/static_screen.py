@@ -78,7 +78,7 @@ class StaticScreen:
         raise EnvError("a page on paper has no picture")
 
     def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
-        """What is left."""
+        """Final state."""
         states = {host: site.state() for host, site in self._sites.items()}
         return FinalState(states, answer, gave_up)
 
@@ -141,7 +141,7 @@ class StaticScreen:
 
 
 def _sent(button: Node) -> _Sent | None:
-    """What a button sends: its form's fields, and itself where it has a name."""
+    """Form fields that a button sends, and itself where it has a name."""
     form = button.within("form")
     if form is None:
         return None

@@ -1,4 +1,4 @@
-"""What stands around a chat: a system message and tools that the policy must not be put off by.
+"""Surroundings of a chat: a system message and tools that must not confuse the policy.
 
 OpenClaw sends dozens of pages; the chat template's digest leaves a line and a few signatures.
 """

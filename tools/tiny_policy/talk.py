@@ -37,7 +37,7 @@ SORRY = "Sorry about that."
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How often the demonstrator says what."""
+    """Frequencies of the demonstrator's phrases."""
 
     unasked: float = 0.78
     """First replies in the style of a chat model."""

@@ -95,7 +95,7 @@ def _tells_the_stock(task: ToolTask) -> Replies:
 
 
 def _arguments(task: ToolTask, place: int) -> dict[str, str]:
-    """Of the first call of the solution's reply at this place."""
+    """Arguments of the first call of the solution's reply at this place."""
     arguments: dict[str, str] = json.loads(task.solution[place].calls[0].arguments)
     return arguments
 
