@@ -25,7 +25,7 @@ class EarlyTokens(cg.Algorithm):
         model_config = ConfigDict(extra="forbid", frozen=True)
 
         decay: float = Field(0.98, gt=0, le=1)
-        """Of the advantage from one token of a turn to the next."""
+        """Decay of the advantage from one token of a turn to the next."""
 
     def __init__(self, options: Options) -> None:
         super().__init__()

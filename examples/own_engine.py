@@ -181,7 +181,7 @@ class _Model:
         self._net = net.eval()
 
     def logprobs(self, ids: list[int]) -> list[float]:
-        """Of all ids but the first."""
+        """Log-probs of all ids but the first."""
         import torch
 
         with torch.no_grad():
@@ -214,7 +214,7 @@ class _Model:
 
 
 class _Client(cg.EngineClient):
-    """What gateway, judge and probe hold of it."""
+    """The part that gateway, judge and probe hold of it."""
 
     def __init__(self, engine: TransformersEngine) -> None:
         self._engine = engine

@@ -50,7 +50,7 @@ class WordTasks:
 
 
 class Answers:
-    """What one episode holds: the answers given so far."""
+    """State of one episode: the answers given so far."""
 
     def __init__(self) -> None:
         self.given: list[str] = []
