@@ -134,7 +134,7 @@ def first_drawn(seed: str, draw: Callable[[Draw], T | None], attempts: int) -> T
     for attempt in range(attempts):
         if (drawn := draw(Draw(f"{seed}/{attempt}"))) is not None:
             return drawn
-    raise TaskError(f"{seed!r} came to nothing in {attempts} attempts")
+    raise TaskError(f"{seed!r} gave no task in {attempts} attempts")
 
 
 def draw_content(

@@ -108,7 +108,7 @@ class TransformersEngine(cg.Engine):
         renderer, tools = self.renderer, body.get("tools") or []
         options = body.keys() - {"messages", "tools", "tool_choice", "parallel_tool_calls"}
         if options:
-            raise RequestError(f"got {', '.join(sorted(options))}, which this engine has not")
+            raise RequestError(f"got {', '.join(sorted(options))}, not supported here")
         try:
             ids: list[int] = await asyncio.to_thread(renderer.prompt_ids, body["messages"], tools)
         except Exception as error:
@@ -122,7 +122,7 @@ class TransformersEngine(cg.Engine):
         ends, room = self.renderer.end_ids, self._setup.config.max_model_len - len(prompt_T)
         foreign = sorted(sampling.changed.keys() - _HONOURED)
         if foreign or sampling.top_p < 1:
-            raise RequestError(f"got {', '.join(foreign) or 'top_p'}, which this engine has not")
+            raise RequestError(f"got {', '.join(foreign) or 'top_p'}, not supported here")
         if room < 1:
             longest = self._setup.config.max_model_len
             raise ContextError(f"got {len(prompt_T)} tokens, the context has {longest}")
@@ -157,7 +157,7 @@ class TransformersEngine(cg.Engine):
     @property
     def _loaded(self) -> "_Model":
         if self._model is None:
-            raise PolicyUnavailable("the model was let go")
+            raise PolicyUnavailable("the model was closed")
         return self._model
 
     async def _load(self) -> None:

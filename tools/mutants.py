@@ -1,7 +1,7 @@
 """Mutation tests: the share of small wrong changes that the tests notice, on a sample.
 
     python -m tools.mutants cover -n 2                   # once: which test runs which line
-    python -m tools.mutants run --count 150 --seed 1     # goes on where it stopped
+    python -m tools.mutants run --count 150 --seed 1     # resumes where it stopped
     python -m tools.mutants show                         # killed by package, and every survivor
 
 Each mutant is tried in a copy of the tracked files, with the tests that run its line, the fastest

@@ -132,7 +132,7 @@ def read_adapter(net: nn.Module, folder: Path) -> None:
     if not (folder / ADAPTER_WEIGHTS).is_file():
         raise TrainerError(
             f"got a checkpoint without an adapter ({folder}), expected one of a run with "
-            "learner=lora: go on with learner=adamw, or begin with policy.model=CHECKPOINT"
+            "learner=lora: resume with learner=adamw, or start from policy.model=CHECKPOINT"
         )
     tensors = load_file(folder / ADAPTER_WEIGHTS)
     own = trained(net)
@@ -140,8 +140,8 @@ def read_adapter(net: nn.Module, folder: Path) -> None:
     form, own_form = _form(tensors, _alpha_of(folder)), _form(own, _settings(net).lora_alpha)
     if form != own_form:
         raise TrainerError(
-            f"got an adapter with {form}, expected the run's own: {own_form}; its "
-            "learner.adapter.* must be those that it began with"
+            f"got an adapter with {form}, expected the run's own: {own_form}; "
+            "leave learner.adapter.* as they were when the run started"
         )
     if others := sorted(name for name, _ in shapes.items() ^ own_shapes.items()):
         raise TrainerError(

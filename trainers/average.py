@@ -42,7 +42,7 @@ class MovingAverage:
         if shapes != [own.shape for own in self.tensors]:
             raise TrainerError(
                 f"got a moving average of {len(shapes)} other weights, expected the "
-                f"{len(self.tensors)} that are trained: go on with the run's own configuration"
+                f"{len(self.tensors)} that are trained: resume with the run's own configuration"
             )
         self.tensors = [tensor.to(own) for tensor, own in zip(tensors, self.tensors, strict=True)]
 

@@ -143,7 +143,7 @@ def read_checkpoint(model: PackedModel, model_dir: Path, folder: Path) -> Learne
     elif (folder / ADAPTER).exists():
         raise TrainerError(
             f"got the checkpoint of a run with an adapter ({folder}), expected one of all weights: "
-            "go on with learner=lora, or begin with policy.model=CHECKPOINT"
+            "resume with learner=lora, or start from policy.model=CHECKPOINT"
         )
     else:
         model.load_state(load_file(folder / WEIGHTS))

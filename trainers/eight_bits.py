@@ -48,6 +48,6 @@ def check_form(state: Mapping[str, Any], config: LearnerConfig) -> None:
     if moments and bits != config.moment_bits:
         raise TrainerError(
             f"got a checkpoint whose moments of Adam have {bits} bits, expected "
-            f"{config.moment_bits}: go on with learner.moment_bits={bits}, or begin with "
+            f"{config.moment_bits}: resume with learner.moment_bits={bits}, or start from "
             "policy.model=CHECKPOINT"
         )

@@ -56,8 +56,8 @@ class KeptVersions:
             return None
         if self.needs_checkpoint(version):
             raise TrainerError(
-                f"the learner died at version {version}, which has no checkpoint: go on from the "
-                "last one with resume=, or take learner.checkpoint_every=1"
+                f"the learner died at version {version}, which has no checkpoint: resume from the "
+                "last one with resume=, or set learner.checkpoint_every=1"
             )
         return str(self.folder(version))
 

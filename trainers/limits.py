@@ -29,8 +29,8 @@ def memory_errors(part: str, trainer: TrainerConfig, learner: LearnerConfig) -> 
         message = (
             f"got no more memory {part} ({words}), expected room for it: "
             f"{', '.join(_cures(trainer, learner))}; `python -m clawrl_gym.doctor` with the run's "
-            "arguments says what takes how much. The weights are those before this update; go on "
-            "from the last checkpoint with resume="
+            "arguments shows the memory of each part. The weights are those before this update; "
+            "resume from the last checkpoint with resume="
         )
     else:
         return
@@ -74,7 +74,7 @@ class FiniteGradients:
             raise TrainerError(
                 f"got a gradient that is not finite in {self._in_a_row} steps in a row "
                 "(learner.max_skipped), expected numbers: these steps changed no weight, but "
-                "something before them did: go on from an older checkpoint "
+                "something before them did: start from an older checkpoint "
                 "(policy.model=RUN/checkpoints/NUMBER) with a lower learner.lr, or learner.base="
                 "float32 if it is another"
             )

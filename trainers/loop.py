@@ -404,11 +404,11 @@ class TrainLoop:
                 )
             self._say(
                 f"WARNING: {self._refusals} updates in a row were refused and undone; the last "
-                "good weights serve on. Look at what the policy learns from "
+                "good weights keep serving. Look at what the policy learns from "
                 "(metrics.jsonl: guard/*), lower learner.lr, or raise the threshold"
             )
         kept = self._kept.newest(version)
-        self._say(f"update {new} is undone, version {kept} serves on as {new}: {why}")
+        self._say(f"update {new} is undone, version {kept} keeps serving as {new}: {why}")
         await self._load(kept, version)
         progress.is_refused = True
         progress.events |= {REFUSED: 1.0} | {f"{REFUSED}/{name}": 1.0 for name in decision.guards}
@@ -425,7 +425,7 @@ class TrainLoop:
             return publication
         self._unserved += 1
         self._say(
-            f"version {version} is neither served nor kept, the one before goes on: "
+            f"version {version} is neither served nor kept, the one before keeps serving: "
             f"{publication.refusal}"
         )
         if self._unserved % _MOST_REFUSALS == 0:
@@ -437,7 +437,7 @@ class TrainLoop:
             kept = self._kept.newest(version)
             self._say(
                 f"WARNING: {self._unserved} publications in a row were refused; the weights of "
-                f"version {kept} serve on, and learning goes on from them"
+                f"version {kept} keep serving, and learning resumes from them"
             )
             await self._load(kept, kept)
         return publication

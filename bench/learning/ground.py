@@ -53,7 +53,7 @@ class Ground:
         _, reward, terminated, truncated, _ = self._env.step(action.text)
         if not (terminated or truncated):
             raise ConfigError(
-                "got an environment that goes on after one reply, expected one that ends: the "
+                "got an environment that continues after one reply, expected one that ends: the "
                 "other trainer has prompts and rewards alone"
             )
         if not math.isfinite(reward):

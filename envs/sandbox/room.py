@@ -80,7 +80,7 @@ class Room:
                 if time.monotonic() >= deadline_s:
                     raise SandboxError(
                         f"there is no room for another sandbox: {missing}; {self._alive:,} of this "
-                        "process are alive: let fewer environments run (rollout.envs_per_worker)"
+                        "process are alive: run fewer environments (rollout.envs_per_worker)"
                     )
                 self._warn(missing)
                 self._left.wait(min(_LOOK_S, self._wait_s))

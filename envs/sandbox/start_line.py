@@ -32,7 +32,7 @@ class StartLine:
         free = self._free
         if not free.acquire(timeout=self._wait_s):
             raise SandboxError(
-                f"no sandbox was started: {self._most} others are starting, for "
+                f"no sandbox was started: {self._most} others have been starting for "
                 f"{self._wait_s:.0f} s now"
             )
         try:

@@ -57,7 +57,7 @@ def interpreter_at(path: str) -> Interpreter:
             "to make one: python3 -m venv FOLDER && FOLDER/bin/pip install pytest ..."
         )
     if not os.access(python, os.X_OK):
-        raise TaskError(f"got the Python {path!r}, which is no program here")
+        raise TaskError(f"got the Python {path!r}, which is not a program here")
     folders = [prefix, *_bases(prefix, python)]
     outside = [folder for folder in folders if not folder.is_relative_to("/usr")]
     return Interpreter(path, {str(folder): str(folder.resolve()) for folder in outside}, False)

@@ -243,7 +243,7 @@ def _refuse_verified(rows: Mapping[str, Row], allowed: bool, where: str) -> None
         raise ConfigError(
             f"{len(verified_names)} of the {len(rows)} instances of {where!r} are SWE-bench "
             f"Verified's (such as {verified_names[0]!r}), a benchmark: give them as env.heldout, "
-            "or say env.train_on_verified=true to train on them"
+            "or set env.train_on_verified=true to train on them"
         )
 
 

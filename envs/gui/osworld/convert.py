@@ -83,7 +83,7 @@ def _unreachable(
         hosts = ", ".join(dict.fromkeys(urlsplit(url).netloc for url in closed))
         yield (
             f"it begins at {', '.join(closed)}, which is no page of its own sites (http://HOST/): "
-            f"say env.allow=[{hosts}] to let the browser reach it"
+            f"set env.allow=[{hosts}] to let the browser reach it"
         )
     if not tabs and not sites and not allow and not grader.infeasible:
         yield "it opens no page, and env.allow names no host that could be reached"

@@ -224,4 +224,4 @@ def _json(file: Path) -> Opaque:
     try:
         return json.loads(file.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise TaskError(f"{file} is no JSON: {error}") from None
+        raise TaskError(f"{file} is not JSON: {error}") from None

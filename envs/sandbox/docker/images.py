@@ -142,7 +142,7 @@ def _import_base() -> None:
             stderr = process.stderr.decode(errors="replace").strip()[-500:]
             raise SandboxError(
                 f"could not make the image {BASE_IMAGE}: no registry answers for "
-                f"{_REGISTRY_IMAGE}, and without one: {stderr}; let root have it made once, or "
+                f"{_REGISTRY_IMAGE}, and without one: {stderr}; have root build it once, or "
                 "take sandbox=bubblewrap, which needs no image"
             )
         repository, _, tag = BASE_IMAGE.partition(":")

@@ -80,7 +80,7 @@ class Attempts:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"{self.path} is no file of attempts: remove it, or give another folder"
+                f"{self.path} is not a file of attempts: remove it, or give another folder"
             ) from error
         self._require_same(before)
         for line in rest:
@@ -97,6 +97,6 @@ class Attempts:
         if differing:
             name = differing[0]
             raise ConfigError(
-                f"{self.path.parent} was begun with {name} {earlier[name]!r}, got {now[name]!r}: "
+                f"{self.path.parent} was started with {name} {earlier[name]!r}, got {now[name]!r}: "
                 "give another folder, or remove this one"
             )

@@ -140,7 +140,7 @@ def _entries(file: Path) -> Iterator[tuple[str, ToolTask | str]]:
         if unreadable is not None:
             yield where, unreadable
         elif not isinstance(row, dict):
-            yield where, "it is no JSON object, expected JSON lines"
+            yield where, "it is not a JSON object, expected JSON lines"
         elif name != where:
             yield where, "the field 'id' is missing, expected a text"
         else:

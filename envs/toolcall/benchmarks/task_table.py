@@ -53,7 +53,7 @@ def read_json(file: Path) -> Any:
     try:
         return json.loads(read_text(file))
     except (ValueError, RecursionError) as error:
-        raise TaskError(f"{file} is no JSON: {error}") from None
+        raise TaskError(f"{file} is not JSON: {error}") from None
 
 
 def read_text(file: Path) -> str:

@@ -106,7 +106,7 @@ def _open(path: Path, stamp: object, players: _Players) -> TaskTable:
         return tau2.open_second(path, players.is_played, players.judge)
     if domains := tau2.domains_in(path):
         raise TaskError(
-            f"{path} has {len(domains)} domains, expected one of them: say env.tasks={domains[0]}"
+            f"{path} has {len(domains)} domains, expected one of them: set env.tasks={domains[0]}"
         )
     return _open_first(path, players.is_played)
 

@@ -219,7 +219,7 @@ def _opening(row: TaskRow, domain: Domain, is_played: bool) -> str:
     if not domain.alone:
         return f"This is who I am and what I want. {row.user_scenario.text}"
     if not row.ticket:
-        raise Unusable("it has no ticket to be played from without a user: say env.user=model")
+        raise Unusable("it has no ticket to be played from without a user: set env.user=model")
     return row.ticket
 
 
@@ -245,7 +245,7 @@ def _goals(criteria: Criteria, domain: Domain, judge: AssertionJudge | None) -> 
     if "NL_ASSERTION" in basis and criteria.nl_assertions:
         if judge is None:
             raise Unusable(
-                "a model has to judge its assertions: say env.judge_base_url and env.judge_model"
+                "a model has to judge its assertions: set env.judge_base_url and env.judge_model"
             )
         yield AssertionsGoal(criteria.nl_assertions, judge)
 
