@@ -36,7 +36,7 @@ from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_share import Candidate, UserShare
 
 CANARIES_FILE = "canaries.json"
-"""Below a serving folder."""
+"""File below a serving folder."""
 _MOST_CHANGE = 2.0
 """Largest change of a reply's mean log-prob that counts, in nats: one that became impossible shall
 not outweigh all others."""

@@ -99,7 +99,7 @@ class Guard:
             self._canaries.praise(praised)
 
     async def serving(self, version: int) -> None:
-        """Before an update of the weights that serve as `version`: measure the canaries."""
+        """Measure the canaries before an update of the weights that serve as `version`."""
         if self._canaries is not None:
             await self._canaries.before(version)
 

@@ -1,4 +1,4 @@
-"""Which terms the loss of a configuration has, and which of them a learner can run.
+"""The terms of a configuration's loss, and those that a learner can run.
 
 A run whose learner lacks a term is refused at its start: no term is ever left out in silence. What
 ran is told by each step, under `objective/NAME`.

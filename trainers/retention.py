@@ -1,4 +1,4 @@
-"""Which checkpoints of a run stay on the disk, and their names.
+"""Retention of a run's checkpoints on the disk, and their names.
 
 The newest ones, or by age: all of today, the last of each of the seven days before, the last of
 each week before these, as long as they fit into a quota. Where they do not, those go first that
@@ -99,7 +99,7 @@ class Kept:
 
 
 class Retention:
-    """Which checkpoints of one set of weights stay."""
+    """Retention of the checkpoints of one set of weights."""
 
     def __init__(self, config: LearnerConfig, checkpoints: Path) -> None:
         self._config = config
