@@ -387,4 +387,4 @@ HELDOUT_WORDING: Mapping[str, Wording] = MappingProxyType(
         "clerk": _CLERK,
     }
 )
-"""By persona."""
+"""Wordings by persona."""

@@ -1,4 +1,4 @@
-"""Who the policy talks with: the seam between Gymnasium and where conversations come from."""
+"""Partners of the policy: the seam between Gymnasium and the sources of conversations."""
 
 from __future__ import annotations
 

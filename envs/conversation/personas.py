@@ -33,7 +33,7 @@ class Persona:
 
     name: str
     wish: str
-    """In words, for a model that plays this person; never said in the first message."""
+    """The wish in words, for a model that plays this person; never said in the first message."""
     style: Style
     unasked: Style
     """Style of a chat model that does not know the wish yet."""

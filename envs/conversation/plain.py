@@ -188,7 +188,7 @@ def _questions() -> Mapping[Split, tuple[Question, ...]]:
 
 
 QUESTIONS = _questions()
-"""By split: every third of a topic is held out."""
+"""Questions by split: every third of a topic is held out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class ScriptedPartner(ABC, Generic[TaskT, UserT]):
 
     @abstractmethod
     def _user_of(self, task: TaskT, number: int) -> UserT:
-        """Who talks."""
+        """The user of a task."""
 
     @abstractmethod
     def _turn_limit(self, task: TaskT) -> int:
@@ -110,7 +110,7 @@ class ScriptedPartner(ABC, Generic[TaskT, UserT]):
         return tuple(encode(reply) for reply in self._solution(self._playing[0]))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _info(self, task: TaskT, user: UserT, role: str) -> Info:
         return {

@@ -24,7 +24,7 @@ class Wished(Protocol):
 
     @property
     def persona(self) -> object:
-        """Whose sentences stand in fields with the names of acts."""
+        """The persona whose sentences stand in fields with the names of acts."""
         ...
 
     @property

@@ -51,11 +51,11 @@ _PATH = re.compile(r"(?<!\S)[^\s\w]*[\w.-]*/[\w./-]*\.[a-z]+\b")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To one question."""
+    """Answer to one question."""
 
     value: int | str
     said: str
-    """As the oracle says it."""
+    """The oracle's words for it."""
     quotes: frozenset[int] = frozenset()
     """Numbers that it was made from, and intermediate results."""
     between: frozenset[str] = frozenset()
@@ -107,7 +107,7 @@ def _is_open(text: str) -> bool:
 
 
 def _stated(text: str) -> str:
-    """Without questions."""
+    """The text without questions."""
     return " ".join(
         s for s in re.split(r"(?<=[.!?])\s+", text) if not s.rstrip("\"'*) ").endswith("?")
     )
@@ -151,7 +151,7 @@ def _is_way(days: set[str], answer: Answer) -> bool:
 
 
 def _positive(text: str, reasons: str) -> str:
-    """Without words that only say that something is fine: "has no nuts"."""
+    """The text without words that only say that something is fine: "has no nuts"."""
     if not reasons:
         return text
     none = r"(?:does not|doesn['\u2019]t|without|contains? no|has no|have no|free (?:of|from)|no)"

@@ -277,7 +277,7 @@ _ALL = (
 )  # fmt: skip
 
 ASKS: Mapping[str, Ask] = MappingProxyType({ask.name: ask for ask in _ALL})
-"""Those that are worked out from facts, by name."""
+"""Questions that are worked out from facts, by name."""
 PICKS = Phrasings(
     (
         "For {name}, which of these is right: {options}?",

@@ -388,7 +388,7 @@ class Composer:
 
 
 def _lower(text: str) -> str:
-    """Without the capital of a sentence's first word, unless it is a name or "I"."""
+    """The text without its first capital, unless that belongs to a name or "I"."""
     first = text.split(maxsplit=1)[0]
     if first.strip(",") in ("I", *PEOPLE):
         return text

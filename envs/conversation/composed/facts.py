@@ -14,7 +14,7 @@ from clawrl_gym.envs.phrasing import Phrasings
 Value = int | str
 _NEVER = Phrasings((), ())
 Facts = Mapping[str, Value]
-"""By kind: what holds now."""
+"""Current values by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Fact:
     recalled: Phrasings
     """Asks for it."""
     noun: str
-    """As the request to write it down calls it."""
+    """Noun of the request to write it down."""
     corrected: Phrasings = _NEVER
     distracted: Phrasings = _NEVER
     """Something alike that does not count."""
@@ -37,7 +37,7 @@ class Fact:
     """Words that it could also be."""
 
     def word(self, value: Value) -> str:
-        """As it is told."""
+        """Word for a value in the user's text."""
         return f"{value}:00" if self.name == "start" else str(value)
 
 
@@ -340,6 +340,6 @@ _ALL = (
 )  # fmt: skip
 
 FACTS: Mapping[str, Fact] = MappingProxyType({fact.name: fact for fact in _ALL})
-"""By name."""
+"""Kinds of facts by name."""
 CORRECTED = tuple(name for name, fact in FACTS.items() if fact.corrected.train)
 RECALLED = tuple(name for name, fact in FACTS.items() if fact.recalled.train)

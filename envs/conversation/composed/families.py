@@ -223,7 +223,7 @@ def _juggle(composer: Composer, draw: Draw) -> None:
 
 
 def _minutes(composer: Composer, draw: Draw) -> None:
-    """At the end all that matters is written down, as it is by then."""
+    """Minutes: at the end all that matters is written down, as it is by then."""
     kinds = draw.some(CORRECTED, draw.between(2, 3))
     _begin(composer, draw, *kinds)
     composer.say()

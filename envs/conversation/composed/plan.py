@@ -46,7 +46,7 @@ class Step:
     skills: tuple[str, ...]
     """Names of the skills that come up in it, for the composition and the difficulty."""
     answers: tuple[Answer, ...] = ()
-    """To its questions; empty: it only tells something, or wants a file."""
+    """Answers to its questions; empty: it only tells something, or wants a file."""
     stale: tuple[Answer, ...] = ()
     """The same of who has not heard a correction; empty where there is no difference."""
     lured: tuple[Answer, ...] = ()
@@ -66,7 +66,7 @@ class Plan:
 
     steps: tuple[Step, ...]
     wishes: Mapping[int, tuple[Held, ...]]
-    """By step: those that hold from there on."""
+    """Wishes by the step from which they hold."""
     files: Mapping[str, str]
     """The workspace at the start, by path."""
 

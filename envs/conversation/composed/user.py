@@ -136,5 +136,5 @@ class ComposedUser:
 
 
 def _last_sentences(text: str) -> str:
-    """From the sentence with the exception on: it has the colon."""
+    """Sentences from the one with the exception on: it has the colon."""
     return re.split(r"(?<=[.!?])\s+(?=[^.!?]*:)", text)[-1]
