@@ -166,7 +166,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         return "\n".join(self._resolved(step, turn) for step in turns[turn])
 
     def render(self) -> Any:
-        """In mode "ansi" the transcript, in mode "rgb_array" what is seen (height, width, 3)."""
+        """Rendering: mode "ansi" the transcript, mode "rgb_array" the page (height, width, 3)."""
         if self.render_mode != "rgb_array":
             return super().render()
         if self._episode is not None:

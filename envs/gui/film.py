@@ -63,7 +63,7 @@ class Film:
 
     @property
     def frames(self) -> list[FilmFrame]:
-        """Those that are shown."""
+        """Frames that are shown."""
         frames = list(self._frames)
         if self._newest is not None and self._newest is not frames[-1]:
             frames.append(self._newest)

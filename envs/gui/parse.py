@@ -45,7 +45,7 @@ class RequestedAction:
     """One thing that a reply asks for."""
 
     source: str
-    """In short, for messages."""
+    """Short form of the action for messages."""
     action: GuiAction | None = None
     wrong: str = ""
     """Why it is no action: what was got, what is expected."""

@@ -12,7 +12,7 @@ from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
 
 class Screen(Protocol):
-    """Its tabs, and the servers that they show. What fails by itself raises EnvError."""
+    """Tabs of an episode, and the servers that they show. Internal failures raise EnvError."""
 
     @property
     def page_instruction(self) -> str:

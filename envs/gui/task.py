@@ -68,7 +68,7 @@ class FinalState:
     page_result: object = None
     """Result that the task's page reports (`result_script`)."""
     end_pages: Mapping[str, PageFacts] = field(default_factory=dict)
-    """By URL: the task's `end_pages`."""
+    """Facts of the task's `end_pages`, by URL."""
     cookie_domains: tuple[str, ...] = ()
     """Domain of each cookie that is left; only where the grader asks for pages."""
     question: str = ""
@@ -80,7 +80,7 @@ class Grader(Protocol):
 
     @property
     def needs_pages(self) -> bool:
-        """It reads `FinalState.tabs`."""
+        """Whether it reads `FinalState.tabs`."""
         ...
 
     def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:

@@ -49,7 +49,7 @@ class TextCall:
 
 
 class _Unread(Exception):
-    """In words: what was got and what was expected."""
+    """Reason in words: what was got and what was expected."""
 
 
 _NAME = "|".join(sorted(NAMES, key=len, reverse=True))

@@ -62,7 +62,7 @@ def page(
 
 
 def see_other(path: str) -> Response:
-    """After a change: the browser goes on to a page that changes nothing when it is reloaded."""
+    """Redirect after a change, to a page that changes nothing when it is reloaded."""
     return Response(status=303, headers={"location": path})
 
 
@@ -103,7 +103,7 @@ def no_such_page() -> RequestRefused:
 
 
 def refuse_rest(rest: str) -> None:
-    """For pages with nothing behind the first part of their path."""
+    """Refuse paths with a second part."""
     if rest:
         raise no_such_page()
 

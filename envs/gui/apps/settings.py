@@ -104,7 +104,7 @@ class Section:
 
     @property
     def unlocked(self) -> list[Setting]:
-        """Those that can be changed."""
+        """Settings that can be changed."""
         return [setting for setting in self.settings if not setting.locked]
 
 

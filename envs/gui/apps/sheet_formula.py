@@ -17,7 +17,7 @@ MAX_CHARS = 100
 MAX_DEPTH = 32
 """Deepest nesting of brackets, and of formulas that read formulas."""
 _MAX_NUMBER = 1e15
-"""From here on a float's digits are not all its own."""
+"""Largest number: beyond it a float's digits are not all its own."""
 _TOKEN = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?|[A-Za-z]+[0-9]{0,3}|[-+*/():,])")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {

@@ -21,7 +21,7 @@ CLOCK_STARTS_S = 1_736_154_000
 async def open_context(
     browser: Browser, proxy: str, task: GuiTask, options: GuiEnvConfig
 ) -> BrowserContext:
-    """Nothing of any other context is in it; its only net is the proxy."""
+    """Open a context that holds nothing of any other; its only network is the proxy."""
     width, height = task.viewport or (options.width, options.height)
     context = await browser.new_context(
         viewport={"width": width, "height": height},

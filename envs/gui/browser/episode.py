@@ -228,7 +228,7 @@ class BrowserEpisode:
         return FinalState(states, answer, gave_up, pages, active, result, end_pages, cookies)
 
     async def _relaunch(self, urls: tuple[str, ...]) -> None:
-        """As if the browser had been closed and started again."""
+        """Restart: as if the browser had been closed and opened again."""
         async with self._guarded("starting the browser again"):
             await self._tabs.ready()
             for _ in range(len(self._tabs) - 1):
@@ -288,7 +288,7 @@ class BrowserEpisode:
     # -- what breaks ----------------------------------------------------------------------------
     @contextlib.asynccontextmanager
     async def _guarded(self, doing: str) -> AsyncIterator[None]:
-        """Whatever leaves is an EnvError that says whose fault it is."""
+        """Turn every error of the block into an EnvError that says whose fault it is."""
         from playwright.async_api import Error
 
         if self._closed:

@@ -25,7 +25,7 @@ class LoopThread:
         self._stopping = threading.Lock()
         """Taken by the first who closes: a second stop would end the cleaning up too soon."""
         self._ended = False
-        """Nothing is taken on any more: it would be waited for in vain."""
+        """True once no work is accepted any more: it would be waited for in vain."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="browser-loop", daemon=True)
         self._thread.start()

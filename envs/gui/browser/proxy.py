@@ -48,7 +48,7 @@ class Proxy:
     """Serves every context of one browser. Lives on the loop."""
 
     def __init__(self, listener: socket.socket | None) -> None:
-        """Without a listener each context gets a socket of its own on this host's loopback."""
+        """`listener` None: each context gets a socket of its own on this host's loopback."""
         self._listener = listener
         self._networks: dict[str, Network] = {}
         self._servers: dict[str, asyncio.Server] = {}
@@ -232,7 +232,7 @@ async def _outside(
 
 
 async def _connected(address: str, port: int) -> socket.socket:
-    """Not left to asyncio, which in Python 3.11 leaves a refused socket open."""
+    """A connected socket. asyncio of Python 3.11 would leave a refused one open."""
     connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     connection.setblocking(False)
     try:

@@ -12,7 +12,7 @@ from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
 _START_S = 120.0
-"""For a browser to start, with others before it in the queue."""
+"""Seconds for a browser to start, with others before it in the queue."""
 _MARGIN_S = 60.0
 """Beyond the deadlines that hold inside: reached only when the browser's thread is lost."""
 

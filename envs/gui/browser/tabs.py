@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_TABS = 8
 _OPEN_S = 5.0
 _OWN_OPEN_S = 60.0
-"""For a blank tab, which waits for nothing but a busy machine."""
+"""Seconds for opening a blank tab, which waits for nothing but a busy machine."""
 _CLOSE_S = 5.0
 _REQUESTED_WINDOW_S = 5.0
 """Seconds in which a window that a page asks for may appear; it may come to nothing."""
@@ -25,7 +25,7 @@ _MESSAGE_CHARACTERS = 200
 
 
 class Tabs:
-    """In order of opening. Lives on the loop."""
+    """Tabs in order of opening. Lives on the loop."""
 
     def __init__(
         self, context: BrowserContext, listener_hint: str, on_crash: Callable[[], None]
@@ -86,7 +86,7 @@ class Tabs:
         return tab
 
     async def close(self, index: int) -> None:
-        """Without asking the page. The last one is never closed."""
+        """Close a tab without asking the page. The last one is never closed."""
         tab = self._tabs[index]
         self._left(tab)
         with contextlib.suppress(Exception):

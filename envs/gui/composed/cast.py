@@ -61,7 +61,7 @@ _SORTS: Choices = {
 _DANGERS = ("Delete history", "Sign out everywhere", "Erase cache", "Forget devices")
 STREETS = ("River Road", "Mill Lane", "Park Street", "Hill Road", "Lake Lane")
 DAYS = tuple((MONDAY + datetime.timedelta(days=n)).isoformat() for n in (0, 1, 2, 3, 4, 7, 8, 9))
-"""On which something may be: this week and the beginning of the next."""
+"""Days of events: this week and the beginning of the next."""
 HOURS = range(OPEN // 60, CLOSE // 60)
 _SIZES = (4, 5)
 """Rows of the sheets."""

@@ -161,7 +161,7 @@ class Composer:
         return settled(played(self.refs.now, deeds).stored(), known)
 
     def _with_lookup(self, twist: Twist) -> Twist:
-        """With the last lookup chosen, so that all of them are equally frequent."""
+        """The twist with its last lookup chosen, so that all lookups are equally frequent."""
         at_root = twist.decoy and twist.hops == 1
         ways = [way for way in LOOKUPS.values() if not at_root or way.of in DOUBLED]
         lookup = self._draw.pick(ways)

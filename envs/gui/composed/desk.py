@@ -23,7 +23,7 @@ APPS: Mapping[str, Callable[[Any], Site]] = MappingProxyType(
         tickets.HOST: tickets.Tickets,
     }
 )
-"""By host, which is the name of the field of `Desk`."""
+"""Applications by host, which is the name of the field of `Desk`."""
 HOSTS = tuple(APPS)
 
 
@@ -39,8 +39,8 @@ class Desk:
     tickets: tickets.TicketsWorld
 
     def copy(self) -> Desk:
-        """Another one with the same in it. Worlds hold nothing but JSON, which pickle copies ten
-        times as fast as `deepcopy`."""
+        """A copy with the same content. Worlds hold nothing but JSON, which pickle copies ten times
+        as fast as `deepcopy`."""
         copied: Desk = pickle.loads(pickle.dumps(self))
         return copied
 

@@ -43,7 +43,7 @@ class Family:
     alone: bool = False
     """True for one skill, so that a request belongs to one split, as others' compositions do."""
     applications: int = 1
-    """At least so many."""
+    """Least number of applications."""
     plain: bool = False
     """Said plainly, and done on the page that is open: the text has the order of the work, and
     training's names and wording in both splits."""

@@ -24,7 +24,7 @@ from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, sele
 PREFIX = "desk-"
 _ALL_FAMILIES = {**FAMILIES, **PLAIN_FAMILIES}
 HELDOUT_FAMILIES = frozenset(name for name, family in _ALL_FAMILIES.items() if family.heldout_only)
-"""Without training tasks."""
+"""Families without training tasks."""
 SPARE_REPLIES = 3
 """Beyond what the oracle takes."""
 _MAX_ATTEMPTS = 2_000

@@ -55,7 +55,7 @@ class ComposedGrader:
     """Every application ends as it should, nothing else is changed, and the answer fits."""
 
     expected: Mapping[str, object]
-    """By host, settled."""
+    """Expected settled state by host."""
     known: Mapping[str, Collection[str]]
     """Numbers that count, by host."""
     answer: str | None = None

@@ -42,7 +42,7 @@ def deed_of(skill: Skill, args: Mapping[str, Ref], **others: Value) -> Deed:
 
 
 def _taken(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, ...], str] | None:
-    """Another event is there."""
+    """The time is taken by another event."""
     now, start = refs.now, int(args["time"].value)
     event = now.calendar["events"][str(args["event"].value)] if "event" in args else None
     day = str(args["day"].value) if "day" in args else "" if event is None else event["day"]
@@ -179,7 +179,7 @@ OBSTACLES: Mapping[str, Obstacle] = MappingProxyType(
 def blocked(
     refs: Refs, obstacle: Obstacle, skill: Skill, args: Given
 ) -> tuple[Given, tuple[Deed, ...], str] | None:
-    """With the obstacle in the way: arguments, deeds, and what the request adds."""
+    """Arguments, deeds and the request's clause with the obstacle in the way."""
     put = obstacle.put(refs, skill, args)
     if put is None:
         return None

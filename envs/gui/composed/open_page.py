@@ -19,7 +19,7 @@ class OpenPage:
     host: str
     path: str
     skills: tuple[str, ...]
-    """Those whose last step is taken here, and which come back here."""
+    """Skills whose last step is taken here, and which come back here."""
     record: Ref | None = None
     """The record that the page is about, if it is about one."""
     shown: frozenset[Value] | None = None

@@ -32,7 +32,7 @@ class Said:
     right: str
     wrong: str
     blind: str
-    """By who looks nothing up but names; the right one where that is enough."""
+    """Answer of an agent that looks up only names; the right one where that is enough."""
     host: str
     about: str
     """Text on a page that shows the answer."""
@@ -43,7 +43,7 @@ class Part:
     """One thing to do, or one question."""
 
     skill: str
-    """Its name, or that of the lookup that is asked about, or of the held-out family."""
+    """Name of the skill, of the lookup that is asked about, or of the held-out family."""
     phrasings: Phrasings
     words: Mapping[str, str]
     """The arguments as the request says them."""
@@ -56,9 +56,9 @@ class Part:
     glances: tuple[tuple[str, Value], ...] = ()
     """Lookups that are made by who looks nothing else up, and of what: those of a question."""
     spoils: tuple[Deed, ...] = ()
-    """Deeds that do harm where it is so already; empty: those written there."""
+    """Deeds that replace `blind` where it is so already; empty: `blind` as it is."""
     misled: bool = False
-    """That is wrong."""
+    """Whether doing that is wrong."""
     found: tuple[Found, ...] = ()
     """Lookups on the way."""
     looks: tuple[tuple[str, Value], ...] = ()
@@ -66,7 +66,7 @@ class Part:
     uses: frozenset[str] = frozenset()
     """Records that it is done with."""
     makes: frozenset[str] = frozenset()
-    """Those that are new."""
+    """Records that are new."""
     tail: str = ""
     """Clause that the request adds, such as what to do when something is in the way."""
     weight: int = 1
@@ -103,7 +103,7 @@ class Plan:
     start: Desk
     end: Desk
     page: OpenPage | None = None
-    """On which all of it is done; None: from the start page on."""
+    """Page on which all of it is done; None: from the start page on."""
 
     @property
     def hidden(self) -> int:

@@ -196,7 +196,7 @@ class Refs:
         return ref
 
     def _first(self, kind: Kind, one: str, other: str) -> str:
-        """Which of two stands before the other in a list."""
+        """The one of two that stands first in a list."""
         if kind is Kind.EVENT:
             events = self.now.calendar["events"]
             return min(one, other, key=lambda n: (events[n]["day"], events[n]["start"]))

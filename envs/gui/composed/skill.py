@@ -44,10 +44,10 @@ class Kind(StrEnum):
     SHEET = auto()
     COLUMN = auto()
     DIRECTION = auto()
-    """In which rows are sorted."""
+    """Direction in which rows are sorted."""
     TOGGLE = auto()
     SWITCH = auto()
-    """On or off."""
+    """State of a switch: on or off."""
     CHOICE = auto()
     OPTION = auto()
     """An option of the choice among the arguments."""
@@ -60,7 +60,7 @@ class Kind(StrEnum):
     """An action that cannot be undone."""
     PERSON = auto()
     WORKER = auto()
-    """Who can own a ticket: not everybody."""
+    """A person who can own a ticket: not everybody can."""
     DAY = auto()
     """ISO."""
     TIME = auto()
@@ -117,11 +117,11 @@ class Skill:
     name: str
     host: str
     takes: Mapping[str, Kind]
-    """By argument, in the order in which they are drawn."""
+    """Kinds by argument, in the order in which they are drawn."""
     phrasings: Phrasings
     """Fields are the arguments."""
     does: Callable[[Desk, Args], None]
-    """Its effect. Raises Refused."""
+    """Effect of the skill. Raises Refused."""
     steps: Callable[[Desk, Args], Turns]
     """The oracle's way from anywhere; its last turn alone changes something."""
     makes: Kind | None = None
@@ -144,6 +144,6 @@ class Lookup:
     """Noun phrases; `{x}` is what it is looked up of."""
     looks: Callable[[Desk, Value], Turns]
     value: Callable[[Desk, Value], Value | None]
-    """None where there is none, or more than one."""
+    """Returns the value; None where there is none, or more than one."""
     asked: bool = True
     """It can be asked for at the end."""

@@ -48,7 +48,7 @@ class TaskContent:
     answer: str | None = None
     """Wanted answer; None where none is asked for."""
     feasible: bool = True
-    """Without it, giving up is the solution, and nothing may have changed."""
+    """False: giving up is the solution, and nothing may have changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -371,7 +371,7 @@ def _full_box(draw: Draw, senders: Sequence[str]) -> tuple[MailWorld, list[str]]
 
 
 def _repeated(world: MailWorld) -> tuple[str, list[str]]:
-    """Who sent several mails, and their numbers, the newest first."""
+    """A sender of several mails, and the mails' numbers, the newest first."""
     senders = [mail["from"] for mail in world["mails"].values()]
     name = next(name for name in senders if senders.count(name) > 1)
     numbers = [number for number, mail in world["mails"].items() if mail["from"] == name]

@@ -129,7 +129,7 @@ def stock(draw: Draw) -> TaskContent:
 
 
 def added(count: int) -> tuple[Step, ...]:
-    """On the page of a thing: so many into the basket."""
+    """Steps on an item's page that put this many into the basket."""
     return (number("Number", count), press("Add to basket"))
 
 
@@ -253,7 +253,7 @@ def size(draw: Draw) -> TaskContent:
 
 
 def budget(draw: Draw) -> TaskContent:
-    """As many of a thing as the money is enough for."""
+    """Buy as many of a thing as the money is enough for."""
     world = _large(draw, draw.some(NAMES, 12))
     item = draw.pick(list(world["items"]))
     price, count = draw.between(4, 19), draw.between(2, 9)

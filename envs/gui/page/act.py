@@ -28,7 +28,7 @@ class ScriptOutcome(TypedDict, total=False):
     """Answer of one of our scripts."""
 
     why: str
-    """It cannot be done."""
+    """Reason why it cannot be done."""
     x: float
     y: float
     how: str
@@ -126,7 +126,7 @@ def _clicker(
 
 
 async def _send_mouse(tab: Tab, events: list[MouseEvent], timeout_s: float) -> None:
-    """In order, without waiting for each."""
+    """Send events in order, without waiting for each."""
     sent = [tab.send("Input.dispatchMouseEvent", event, timeout_s) for event in events]
     await asyncio.gather(*sent)
 

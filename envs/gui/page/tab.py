@@ -101,7 +101,7 @@ class Tab:
         self.requested_navigations: set[str] = set()
         """Frames that were told to go somewhere and have not begun to."""
         self.requests: set[str] = set()
-        """In flight, of those that began since `begin`."""
+        """Requests in flight, of those that began since `begin`."""
         self.changed = asyncio.Event()
         """Something of the above has changed."""
         self._frame = frame

@@ -62,7 +62,7 @@ class Player:
     picture: bytes | None = None
     """The page as it is now, or as it was last."""
     reward: float | None = None
-    """None until the end."""
+    """Reward; None until the end."""
     error: str = ""
     """Internal failure; only a new episode helps."""
     pictures: int = 0
