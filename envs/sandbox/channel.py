@@ -46,7 +46,7 @@ class LauncherChannel:
         self.launcher.send(self._number, "start", json.dumps(request), fds)
 
     def started(self) -> None:
-        """To be called when the shell has answered; afterwards files outlive the processes."""
+        """Called when the shell has answered; afterwards files outlive the processes."""
         answer, _ = self._ask("hold", "", "held")  # a shell that ends sooner takes its files along
         uid = int(answer)
         self.owner = (uid, uid) if uid >= 0 else None

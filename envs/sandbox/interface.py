@@ -28,7 +28,7 @@ class Limits:
 
     @classmethod
     def of(cls, config: SandboxConfig) -> Limits:
-        """Those of a configuration."""
+        """Limits of a configuration."""
         return cls(
             memory_mb=config.memory_mb,
             disk_mb=config.disk_mb,
@@ -75,7 +75,7 @@ class SandboxSpec:
     """Name of a Docker image that is there; None takes the environment's own (capability
     `images`)."""
     user: str | None = None
-    """Who the shell runs as, None for the image's own (capability `users`)."""
+    """User that the shell runs as; None for the image's own (capability `users`)."""
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Files and folders of this machine, shown read-only by their paths inside (capability
     `mounts`)."""
@@ -96,7 +96,7 @@ class ExecResult:
     output: str
     """Standard output and error together, decoded with replacement, cut at the limit."""
     exit_code: int | None
-    """None when the command was killed at its deadline or took the shell with it."""
+    """Exit code; None when the command was killed at its deadline or took the shell with it."""
     timed_out: bool = False
     truncated: bool = False
     """Output was longer than the limit."""

@@ -23,7 +23,7 @@ from clawrl_gym.envs.sandbox.interface import Sandbox
 _TAKEN_FOR_EACH = 4
 """Times a template is taken before one more stands ready: a rare one costs no start."""
 _MOST_TEMPLATES = 4
-"""With sandboxes ready; those of the one that was taken longest ago end."""
+"""Most templates with ready sandboxes; the least recently taken one's are ended."""
 _MOST_KNOWN = 64
 """Templates whose takes are counted."""
 _IDLE_S = 60.0
@@ -51,7 +51,7 @@ class _Shelf:
     ready: deque[Sandbox] = field(default_factory=deque)
     taken: int = 0
     taken_s: float = 0.0
-    """When the last one was."""
+    """Time when the last one was taken."""
 
     @property
     def shortage(self) -> int:
@@ -65,7 +65,7 @@ class ReadySandboxes:
         self.owner_pid = os.getpid()
         self._clock_s = clock_s
         self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
-        """By template, the one taken last at the end."""
+        """Shelves by template, the one taken last at the end."""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -157,7 +157,7 @@ class ReadySandboxes:
         return next((shelf for shelf in recent if shelf.shortage > 0), None)
 
     def _unwanted(self) -> list[Sandbox]:
-        """Those of templates that others or the clock have outlived."""
+        """Sandboxes of templates that others or the clock have outlived."""
         oldest_s = self._clock_s() - _IDLE_S
         stocked = [key for key, shelf in self._shelves.items() if shelf.ready]
         old = [key for key, shelf in self._shelves.items() if shelf.taken_s <= oldest_s]

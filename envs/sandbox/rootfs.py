@@ -44,12 +44,12 @@ _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who owns a sandbox's files on the host, and the user namespace that shows them as root's."""
+    """Owner of a sandbox's files on the host, and the user namespace that shows them as root's."""
 
     uid: int
     gid: int
     namespace_fd: int | None
-    """For id-mapped mounts; None when this process is no real root and has none to give."""
+    """For id-mapped mounts; None when this process is not real root and has none to give."""
 
 
 def build(
@@ -151,7 +151,7 @@ def _renew_loader(root: Path, cache: bytes) -> None:
 
 
 def _make_room(limits: Limits) -> None:
-    """As much free space as a fresh disk has, beside what is used."""
+    """Make as much free space as a fresh disk has, beside what is used."""
     status = os.statvfs(STAGE)
     used_bytes = (status.f_blocks - status.f_bfree) * status.f_frsize
     size = used_bytes + (limits.disk_mb << 20)

@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "ustat": (136, None),
     "vhangup": (153, 58),
 }
-"""By name, the numbers on x86_64 and aarch64; None where an architecture has no such call."""
+"""Numbers on x86_64 and aarch64 by name; None where an architecture has no such call."""
 _AUDIT_ARCH = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _IOCTL = {"x86_64": 16, "aarch64": 29}

@@ -27,7 +27,7 @@ _MAX_OPEN_FILES = 1_024
 _NICENESS = 5
 """Niceness of agents' programs, which yield the processor to serving and training."""
 _OOM_SCORE = "500"
-"""When the host itself runs out of memory, sandboxes go before what trains on them."""
+"""OOM score: when the host runs out of memory, sandboxes go before what trains on them."""
 
 _INIT_SCRIPT = """\
 exec {close} >/dev/null 2>&1

@@ -23,11 +23,11 @@ from clawrl_gym.core.installation import make_command
 FOLDER = ".docker"
 """Where `make engine` keeps its engine, below the checkout or the current folder."""
 _HOST_FILE = "host"
-"""In that folder: the engine's address, as docker/engine.sh writes it."""
+"""File in that folder: the engine's address, as docker/engine.sh writes it."""
 _SYSTEM_SOCKET = Path("/var/run/docker.sock")
 _KNOCK_S = 10.0
 _CONNECT_S = 3.0
-"""To another machine."""
+"""Seconds for a connection to another machine."""
 _PING = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
 _PORT = 2375
 _WRAPPED = (
@@ -46,7 +46,7 @@ class EngineAddress:
 
     url: str
     origin: str
-    """Who names it, in words."""
+    """Origin of the address, in words."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that Docker's clients read too: DOCKER_CERT_PATH, DOCKER_TLS_VERIFY."""
     problem: str = ""

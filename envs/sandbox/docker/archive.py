@@ -100,7 +100,7 @@ _KINDS = {
 
 
 def list_tree(container: str, path: str, max_entries: int) -> dict[str, int]:
-    """As `files.list_tree`, of the engine's archive of the folder."""
+    """The tree like `files.list_tree`, from the engine's archive of the folder."""
     status = path_status(container, path)
     if not status.folder:
         raise SandboxError(f"cannot open {path!r} in the sandbox: it is no folder")

@@ -40,7 +40,7 @@ class WatchedContainer:
     dirty: bool = False
     last_bytes: int = 0
     looked_s: float = -math.inf
-    """When the last look ended, on the monotonic clock."""
+    """Time on the monotonic clock when the last look ended."""
     cost_s: float = 0.0
     """Seconds that it took."""
 
@@ -70,7 +70,7 @@ class WatchedContainer:
 
 
 def due(entries: Iterable[WatchedContainer], now_s: float) -> list[WatchedContainer]:
-    """Those that are looked at now, where something runs first."""
+    """Containers that are due for a look now, those with a running command first."""
     return sorted(
         (watched for watched in entries if watched.is_due(now_s)),
         key=lambda watched: not watched.is_active,

@@ -47,7 +47,7 @@ class HostView:
     layer: str = ""
     """Folder with what it wrote."""
     root: str = ""
-    """Its whole root; empty when volumes hide some of it."""
+    """Path of its whole root; empty when volumes hide some of it."""
     volumes: tuple[str, ...] = ()
     """Folders of volumes that the image asks for, inside; known on any machine."""
 

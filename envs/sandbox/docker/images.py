@@ -53,7 +53,7 @@ def ensure_image(name: str, say: Say = lambda line: None) -> None:
 
 
 def missing_image(name: str) -> str | None:
-    """That an image is still to be made or pulled, in words; None where it is there.
+    """Message that an image is still to be built or pulled; None where it is there.
 
     Raises SandboxError where no engine answers.
     """

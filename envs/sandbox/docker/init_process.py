@@ -36,4 +36,4 @@ for round in 1 2 3; do
   done
 done 2>/dev/null
 exit 0"""
-"""For `bash -c`, with the numbers to spare as its name."""
+"""Script for `bash -c`, with the process ids to spare as its name."""

@@ -236,7 +236,7 @@ class DockerSandbox:
         raise SandboxError(f"the sandbox's container ended: {reason}")
 
     def _on_full(self, written_bytes: int) -> None:
-        """In the watcher's thread."""
+        """Called in the watcher's thread."""
         self._written_bytes = written_bytes
         self._kill_all_but(self._shell.pid)
 
