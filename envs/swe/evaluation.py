@@ -183,6 +183,6 @@ class _Run:
     """Result of the eval script."""
 
     log: str | None
-    """None for one that is too long."""
+    """Log of the run; None for one that is too long."""
     timed_out: bool
     disk_full: bool

@@ -39,7 +39,7 @@ class PatchGrade:
 
     reward: float
     report: str
-    """For whoever learns from the episode; no prompt of the episode has it."""
+    """Report for training and for people; no prompt of the episode has it."""
     tests: Mapping[str, str] = field(default_factory=dict)
     """Status of the instance's tests as swebench calls it; those that did not run are missing."""
     trusted: bool = True

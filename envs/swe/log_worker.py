@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_MEMORY_BYTES = 4 << 30
 Parser = Callable[[str, "TestSpec"], dict[str, str]]
-"""From a log to the status of each test."""
+"""Function from a log to the status of each test."""
 _PARSERS = ("c", "go", "java", "javascript", "php", "python", "ruby", "rust")
 
 

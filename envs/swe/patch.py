@@ -167,7 +167,7 @@ def without_prefixes(old: str, new: str) -> tuple[str, str]:
 
 
 def _is_git(part: str) -> bool:
-    """As other file systems could read it, too."""
+    """Whether it is git's folder, also as other file systems could read it."""
     plain = part.casefold().rstrip(". ").replace("\u200c", "").replace("\u200d", "")
     return plain in (".git", "git~1")
 

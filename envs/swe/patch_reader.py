@@ -105,7 +105,7 @@ class _Header:
 
     @property
     def changes_something(self) -> bool:
-        """Without a hunk; a file that goes so is one that was empty."""
+        """Whether it changes a file without a hunk; a file deleted this way was empty."""
         if self.deleted and self.index and not self.index.startswith(_EMPTY_BLOB):
             return False
         is_moved = self.old != self.new
@@ -159,7 +159,7 @@ class _PatchLines:
         self._has_prefixes = _has_prefixes(lines)
 
     def files(self) -> Iterator[FilePatch]:
-        """Those that can be applied."""
+        """Files that can be applied."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
             header, file = _Header(), None
@@ -343,7 +343,7 @@ def _has_prefixes(lines: Iterable[str]) -> bool:
 
 
 def _without_first(name: str | None) -> str | None:
-    """Without a prefix that git is known to write."""
+    """The name without a prefix that git is known to write."""
     first, _, rest = (name or "").partition("/")
     return rest if name is not None and first in _PREFIXES and rest else name
 

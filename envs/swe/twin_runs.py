@@ -26,7 +26,7 @@ LEAST_PAIRS, MOST_PAIRS = 2, 5
 """Runs come in pairs, in each of which every test and its twin are met once: as many as a test has
 expectations."""
 BUDGET_S = 60.0
-"""After it no further pair begins."""
+"""Seconds after which no further pair begins."""
 MAX_OTHERS = 12
 """Tests that pass before the fix, too, and have twins: so many of those in the same files."""
 _MAX_KEPT = 200
@@ -62,7 +62,7 @@ class _Draw:
 
     twins: tuple[TestTwin, ...]
     standing: frozenset[TestTwin]
-    """In the places of their tests."""
+    """Twins in the places of their tests."""
     option: int
 
     def files(self, originals: Mapping[str, str]) -> Mapping[str, str]:

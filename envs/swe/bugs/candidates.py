@@ -28,7 +28,7 @@ class Candidates:
     """Every change of a repository's own code."""
 
     by_place: Mapping[str, Sequence[Mutation]]
-    """In the order in which they are tried."""
+    """Mutations by place, in the order in which they are tried."""
     texts: Mapping[str, str]
     """Files that have any, by path."""
     left_out: tuple[LeftOut, ...]

@@ -155,7 +155,7 @@ def _of_summary(log: str, test_id: str) -> str:
 
 
 def _lines(text: str, path: str) -> str:
-    """As a block, without what names the file of the bug."""
+    """The text as a block, without what names the file of the bug."""
     lines = [_ADDRESS.sub("", line.rstrip()) for line in text.split("\n")]
     lines = [line for line in lines if path not in line]
     if len(lines) > _MOST_LINES:

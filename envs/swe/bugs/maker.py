@@ -156,7 +156,7 @@ class BugMaker:
         return Attempt(mutation.name, "", tuple(failing), issue)
 
     def _row(self, mutation: Mutation, attempt: Attempt) -> Row:
-        """In SWE-bench's fields, and where the repository lies."""
+        """The row in SWE-bench's fields, and where the repository lies."""
         text = self.candidates.texts[mutation.path]
         changed = mutation.applied(text) or text
         broken = frozenset(attempt.fail_to_pass)

@@ -274,7 +274,7 @@ def _is_talk(node: ast.expr) -> bool:
 
 
 def _is_text(node: ast.expr) -> bool:
-    """For `-` between texts fails at once, wherever it stands."""
+    """Whether it is text: `-` between texts fails at once, wherever it stands."""
     return isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
     )

@@ -40,7 +40,7 @@ class SuiteRun:
     """One run of the tests."""
 
     statuses: Mapping[str, str]
-    """By test, as swebench calls them."""
+    """Statuses by test, as swebench calls them."""
     exit_code: int | None
     log: str
     duration_s: float
@@ -55,10 +55,10 @@ class Baseline:
     """Test results of the unchanged repository."""
 
     passing: tuple[str, ...]
-    """In every clean run."""
+    """Tests that pass in every clean run."""
     notes: tuple[str, ...]
     limit_s: int
-    """After which tests hang."""
+    """Seconds after which tests count as hanging."""
 
 
 def script_of(command: str, limit_s: int) -> str:

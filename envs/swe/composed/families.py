@@ -98,7 +98,7 @@ class Family:
 
 
 def _codes(ground: Ground, bugs: list[int]) -> dict[int, str]:
-    """By bug, the code that should hold, where there is such code."""
+    """Code that should hold by bug, where there is such code."""
     codes = {bug: code_of(ground.filled(ground.bug(bug).hidden)) for bug in bugs}
     return {bug: code for bug, code in codes.items() if code is not None}
 

@@ -17,7 +17,7 @@ from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, sele
 
 PREFIX = "repo-"
 HELDOUT_FAMILIES = frozenset(name for name, family in FAMILIES.items() if family.heldout_only)
-"""Without training tasks."""
+"""Families without training tasks."""
 _MAX_ATTEMPTS = 1_000
 
 

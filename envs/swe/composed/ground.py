@@ -47,7 +47,7 @@ class Ground:
     """One repository under its drawn names."""
 
     name: str
-    """In the corpus."""
+    """Name in the corpus."""
     names: Mapping[str, str]
 
     @property
@@ -102,7 +102,7 @@ def draw_ground(draw: Draw, repository: str) -> Ground:
 
 @cache
 def repositories(runners: Collection[str], split: Split) -> tuple[str, ...]:
-    """Those of a split whose tests these frameworks run, by name."""
+    """Repositories of a split whose tests these frameworks run, by name."""
     return tuple(
         name
         for name in families()

@@ -54,7 +54,7 @@ class Plan:
 
     ground: Ground
     reports: tuple[Report, ...]
-    """In the order in which they are told."""
+    """Reports in the order of the text."""
     register: Register | None = None
     made: MadeBug | None = None
     """Told by the tests that fail, and by nothing else."""
@@ -63,7 +63,7 @@ class Plan:
 
     @property
     def bugs(self) -> tuple[int, ...]:
-        """Those of the repository that are told."""
+        """Bugs of the repository that are reported."""
         return tuple(report.bug for report in self.reports if report.bug is not None)
 
     @property

@@ -27,7 +27,7 @@ PEOPLE: Choices = MappingProxyType(
         "heldout": ("Sora", "Emil", "Wanda", "Kofi", "Ines"),
     }
 )
-"""Who reports things."""
+"""People who report things."""
 POINTERS: Choices = MappingProxyType(
     {
         "train": (
@@ -43,7 +43,7 @@ POINTERS: Choices = MappingProxyType(
         ),
     }
 )
-"""For a request that tells other things itself."""
+"""Pointers of a request that tells other things itself."""
 UNNAMED: Choices = MappingProxyType(
     {
         "train": (
@@ -72,7 +72,7 @@ ALONE: Choices = MappingProxyType(
         ),
     }
 )
-"""For one that tells nothing else: all of it held out."""
+"""Texts of a request that tells nothing else: all of it held out."""
 UNNAMED_ALONE: Choices = MappingProxyType(
     {
         "train": (),

@@ -70,7 +70,7 @@ CHECKS: Choices = MappingProxyType(
         ),
     }
 )
-"""Before code that should hold, as many as there are bugs at most: all of it held out."""
+"""Text before code that should hold, as many as there are bugs at most: all held out."""
 _RED: Choices = MappingProxyType(
     {
         "train": (

@@ -56,7 +56,7 @@ def make_instance(instance_id: str) -> Instance:
 
 
 def easy_families() -> tuple[str, ...]:
-    """Those that the tiny policy can learn."""
+    """Families that the tiny policy can learn."""
     return tuple(family for family in families() if repository_family(family).easy)
 
 

@@ -77,7 +77,7 @@ def modules_for(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def missing_runners(names: Iterable[str], sandbox: Sandbox) -> dict[str, str]:
-    """Those that do not run in this sandbox, each with what its shell says."""
+    """Runners that do not run in this sandbox, each with its shell's message."""
     reasons: dict[str, str] = {}
     for name in dict.fromkeys(names):
         probed = sandbox.exec(f"({runner_of(name).probe}) </dev/null", _PROBE_S)
@@ -103,7 +103,7 @@ def _run_unittest(paths: Sequence[str]) -> str:
 
 
 def _run_node(paths: Sequence[str]) -> str:
-    """In one process, unlike `node --test`; a file that does not load is a failed test."""
+    """Run in one process, unlike `node --test`; a file that does not load is a failed test."""
     program = (
         'const test = require("node:test"); const { resolve } = require("path"); '
         "for (const path of process.argv.slice(1)) { try { require(resolve(path)) } "
