@@ -39,7 +39,7 @@ class FolderTasks:
 
     root: Path
     folders: Mapping[str, Path]
-    """By task id."""
+    """Folders by task id."""
     named_splits: Mapping[str, Split]
     """Where the folder itself says which split a task is of; empty where it does not."""
     features: SandboxFeatures
@@ -183,9 +183,9 @@ class _Look:
     """Why it cannot be used."""
     trusted: bool = True
     key: str = ""
-    """As `Task.key`."""
+    """The task's `Task.key`."""
     repaired: tuple[str, ...] = ()
-    """As `Task.repaired`."""
+    """The task's `Task.repaired`."""
 
 
 @functools.lru_cache(maxsize=100_000)

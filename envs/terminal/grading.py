@@ -1,4 +1,4 @@
-"""From what the agent left to a reward, and to a report that says what failed.
+"""Grades what an agent left: a reward, and a report that says what failed.
 
 Checks are read from outside, so a task that has only checks trusts nothing inside the sandbox.
 A bash grader runs on a machine of its own to which data travels (`Task.takes`), or in a fresh
@@ -162,7 +162,7 @@ def _failed_checks(task: Task, files_left: SandboxFiles) -> list[str]:
 def _grade_apart(
     task: Task, machine: MachineSpec, left: Sandbox, timeout_s: float, machines: Machines
 ) -> Grade:
-    """On the grader's own machine, to which only what `Task.takes` says has travelled."""
+    """Grade on the grader's own machine, to which only what `Task.takes` says has travelled."""
     verifier, workdir = machines.open(machine, f"the verifier of task {task.id!r}")
     try:
         with agents_doing(machines, machine, "grading ended the verifier's machine"):

@@ -1,4 +1,4 @@
-"""From the agent's machine to the verifier's: what was worked on travels, as data.
+"""Transfer from the agent's machine to the verifier's: what was worked on travels, as data.
 
 The verifier's machine is made as the agent's was, from the task's own image and steps. Then what
 the agent left in the work folder, and at the places that the task's words and tests name, takes the
@@ -149,7 +149,7 @@ def _replace(place: str, machines: _Both, *, is_work: bool) -> str:
 
 
 def _add_the_rest(machines: _Both, work: Sequence[str]) -> str:
-    """Whatever else the agent left beside the system, over what is there."""
+    """Add all else that the agent left beside the system, over what is there."""
     found, max_bytes = machines.found, machines.max_bytes
     raw = artifacts.pack(machines.agent, '-- "$@"', max_bytes, before=_NAME_ALL)
     spared = [entry for entry in found.path if entry.startswith("/")]

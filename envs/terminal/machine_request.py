@@ -1,4 +1,4 @@
-"""From what a task says of its machine to a `MachineSpec` that the sandboxes at hand can be.
+"""Turns a task's wishes for its machine into a `MachineSpec` that the sandboxes at hand can be.
 
 Where sandboxes stand on images, those are taken or built as they stand. Elsewhere the part of a
 Dockerfile that needs no image is carried out; what cannot be is refused by name.

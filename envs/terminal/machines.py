@@ -19,7 +19,7 @@ from clawrl_gym.envs.terminal.task import Health, Image, MachineSpec
 
 _LOG_FOLDERS = ("/logs/agent", "/logs/verifier", "/logs/artifacts")
 _STEP_S = 60.0
-"""For what takes no time, such as changing to a folder."""
+"""Seconds for quick steps, such as changing to a folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class JsonIs(Checked):
 
     path: str
     value: str
-    """As JSON."""
+    """Value as JSON."""
 
     def failure(self, files_left: FinalFiles) -> str | None:
         content = files_left.read(self.path)

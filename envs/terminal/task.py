@@ -60,7 +60,7 @@ class BuildStep:
     """One step that makes a task's machine: files, then a command."""
 
     files: Mapping[str, FileData] = field(default_factory=dict)
-    """By absolute path."""
+    """Files by absolute path."""
     command: str = ""
     """Bash; anything but exit code 0 is an error of the task."""
     timeout_s: float = 600.0
@@ -161,7 +161,7 @@ class Task:
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the agent's shell."""
     grader_timeout_s: float | None = None
-    """None takes the environment's own."""
+    """Seconds for the grader; None: the environment's own limit."""
     image: Image | None = None
     """Docker: what the task runs in; None takes the environment's own."""
     user: str | None = None
@@ -191,7 +191,7 @@ class Task:
     repaired: tuple[str, ...] = ()
     """Its scripts that had Windows line ends or a byte order mark, which are gone here."""
     min_reward: float | None = None
-    """As a step: with less the steps after it are left out."""
+    """Least reward of a step: with less, the steps after it are left out."""
 
     @property
     def machine(self) -> MachineSpec:

@@ -62,7 +62,7 @@ class Trial:
 
     @property
     def ended(self) -> bool:
-        """Nothing is left to be done or graded."""
+        """Whether nothing is left to be done or graded."""
         return self._sandbox is None
 
     @property

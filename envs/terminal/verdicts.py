@@ -112,7 +112,7 @@ class _Finding:
 
 
 def _play_solution(task: Task, begin: Begin) -> _Finding | None:
-    """None where the solution shows nothing: there is none, or it fails on this machine."""
+    """Play the solution; None where it shows nothing: it is missing, or fails on this machine."""
     if not all(part.solution for part in task.steps or (task,)):
         return None
     play = begin(task)

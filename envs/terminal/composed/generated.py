@@ -24,7 +24,7 @@ from clawrl_gym.envs.terminal.task import Check, Task
 
 _ALL_FAMILIES = {**FAMILIES, **PLAIN_FAMILIES}
 HELDOUT_FAMILIES = frozenset(name for name, family in _ALL_FAMILIES.items() if family.heldout_only)
-"""Without training tasks."""
+"""Families without training tasks."""
 _SPARE_REPLIES = 3
 """Beyond what the oracle takes with a command a reply."""
 _MAX_ATTEMPTS = 1000

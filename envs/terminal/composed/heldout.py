@@ -62,7 +62,7 @@ def _conditions(draw: Draw, world: World, args: Args) -> tuple[Args, Args] | Non
 
 
 def log_folder(draw: Draw) -> dict[str, bytes]:
-    """By name: logs, and a file or two of other kinds that look alike."""
+    """Files by name: logs, and a file or two of other kinds that look alike."""
     words = draw.some(WORDS, 5)
     files: dict[str, bytes] = {}
     stems = draw.some(STEMS, 7)

@@ -14,7 +14,7 @@ _KEYS: Mapping[str, str] = MappingProxyType(
     {"n": "limit", "w": "word", "v": "replacement", "k": "field", "l": "level", "m": "mode",
      "x": "ending"}
 )  # fmt: skip
-"""In the settings, by the argument that they stand for."""
+"""Keys of the settings, by the argument that they stand for."""
 _OTHERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"n": ("12", "15"), "l": ("TRACE", "FATAL"), "m": ("644", "400"), "x": ("tmp", "bak")}
 )

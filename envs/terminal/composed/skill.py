@@ -64,7 +64,7 @@ class Skill:
     """Fields are the arguments, and `{put} ... {into}`, which stands for "write ... to B" and
     others."""
     command: str
-    """With the arguments as fields; those of files are quoted."""
+    """Command with the arguments as fields; those of files are quoted."""
     effect: Effect
     own: Own
     keeps: bool = True
@@ -77,7 +77,7 @@ class Skill:
     second: Kind | None = None
     """Kind of a second source `c`."""
     hideable: str = ""
-    """Its argument that can stand in a file in place of the request."""
+    """Argument that can stand in a file instead of the request."""
     tool: tuple[str, bytes] | None = None
     """A program of the work folder that it uses: name and content."""
 

@@ -83,7 +83,7 @@ CONTENTS: Mapping[Kind, Callable[[Draw], bytes]] = MappingProxyType(
 
 
 def folder_files(draw: Draw, count: int) -> dict[str, bytes]:
-    """By name: files of two endings and of as many sizes as files."""
+    """Files by name: two endings, and as many sizes as files."""
     endings = draw.some(_FOLDER_ENDINGS, 2)
     stems, words = draw.some(STEMS, count), draw.some(WORDS, 6)
     files: dict[str, bytes] = {}

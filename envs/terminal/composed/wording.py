@@ -19,7 +19,7 @@ _PUT: Choices = MappingProxyType(
         "heldout": ("store|in {b}", "place|in {b}", "write|down in {b}"),
     }
 )
-"""For `{put} ... {into}`."""
+"""Phrases for `{put} ... {into}`."""
 _RESULT: Choices = MappingProxyType(
     {"train": ("the result", "the new {noun}"), "heldout": ("the {noun} you have just made",)}
 )

@@ -55,7 +55,7 @@ class World:
         return self.read(path).decode().splitlines()
 
     def write(self, path: str, content: bytes) -> None:
-        """As `>` does: the folder must be there, and a file that is there must be writable."""
+        """Write as `>` does: the folder must be there, and an existing file must be writable."""
         self._require_folder(posixpath.dirname(path))
         if path in self.folders:
             raise Refused(f"{path}: Is a directory")
@@ -77,7 +77,7 @@ class World:
         self.files[target] = self.files.pop(path)
 
     def add_folder(self, path: str) -> None:
-        """As `mkdir` does."""
+        """Make a folder as `mkdir` does."""
         if path in self.folders or path in self.files:
             raise Refused(f"cannot create directory '{path}': File exists")
         self._require_folder(posixpath.dirname(path))
