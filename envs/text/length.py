@@ -22,7 +22,7 @@ from clawrl_gym.envs.text.topics import topics_of
 
 PREFIX = "length-"
 LENGTHS = (30, 240)
-"""In characters. Far apart, so that what is good for one is bad for the other."""
+"""Lengths in characters. Far apart, so that what is good for one is bad for the other."""
 HELDOUT_LENGTHS = (45, 90, 180)
 LOWEST = -3.0
 """Reward of a reply that says nothing, leaves out its topic, or has 16 times the wrong length."""
