@@ -70,21 +70,21 @@ class ScriptedAnswer(_ScriptModel):
 
 
 class Script(_ScriptModel):
-    """Who knows what it wants."""
+    """Script of a customer who knows what it wants."""
 
     type: Literal["script"] = "script"
     answers: tuple[ScriptedAnswer, ...] = ()
     yes: str = "Yes, please."
-    """To a question for a yes."""
+    """Answer to a question for a yes."""
     yes_words: tuple[str, ...] = ()
-    """In a question: it is one for a yes, beside what every customer takes for one."""
+    """Words in a question for a yes, beside those that every customer knows."""
     yes_to: tuple[str, ...] = ()
     """Words of which a question for a yes has one, so that it is known what it is about; empty: it
     need not be."""
     yes_to_what: str = "A yes to what? Say what you would do."
-    """To a question for a yes without one of them."""
+    """Answer to a question for a yes without one of them."""
     no: str = "No, that is not what I want."
-    """To a question that has one of `wrong`."""
+    """Answer to a question that has one of `wrong`."""
     wrong: tuple[str, ...] = ()
     """Unwanted things: ids and names of others."""
     then: tuple[str, ...] = ()
@@ -96,11 +96,11 @@ class Script(_ScriptModel):
 
 
 class Role(_ScriptModel):
-    """Who is played by a model from a description; without a model it says yes to everything."""
+    """Role that a model plays from a description; without a model it says yes to everything."""
 
     type: Literal["role"] = "role"
     instruction: str = Field(min_length=1)
-    """Who it is and what it wants, as its player is told."""
+    """Description of the person and their wishes, for the model that plays them."""
     guidelines: str = ""
     """Guidelines for playing it; empty: in our words."""
 

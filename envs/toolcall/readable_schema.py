@@ -47,7 +47,7 @@ class ReadSchema:
 
     whole: Validator
     parts: tuple[Validator, ...]
-    """For where the whole cannot be used; without those that break their draft."""
+    """Parts for where the whole cannot be used; without those that break their draft."""
     why_unreadable: str
     """The rule of the draft that it breaks; empty for a schema that follows it."""
 
@@ -192,7 +192,7 @@ def _in_words(validator: Validator, arguments: Mapping[str, object]) -> str:
 
 
 def _errors(found: Iterable[ValidationError]) -> Iterator[ValidationError]:
-    """Without null where OpenAPI's `nullable` allows it, which no draft knows."""
+    """Errors without those about null where OpenAPI's `nullable` allows it."""
     for error in found:
         schema = error.schema
         allows_null = isinstance(schema, Mapping) and schema.get("nullable") is True

@@ -29,7 +29,7 @@ def short(field: str, text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Without what people write in different ways."""
+    """The text without what people write in different ways."""
     return " ".join(text.split()).casefold()
 
 

@@ -38,7 +38,7 @@ class Outcome:
     calls: tuple[tuple[ExecutedCall, ...], ...]
     """Calls, reply by reply (only replies that called something)."""
     states: Mapping[str, object]
-    """By toolset: its state as JSON."""
+    """Final state of each toolset, as JSON."""
     user_calls: tuple[Call, ...] = ()
     """Calls of the user's own tools."""
     transcript: tuple[Utterance, ...] = ()
@@ -84,7 +84,7 @@ class ToolTask:
     system: str = ""
     """System message for the assistant, such as a shop's rules; `info["system"]`."""
     state: Mapping[str, Any] = field(default_factory=dict)
-    """By toolset: what it starts from (JSON)."""
+    """Initial state of each toolset (JSON)."""
     customer: Json | None = None
     """Script of a simulated user (JSON, read by `customer.py`); None: the first reply without a
     call ends the episode."""

@@ -32,7 +32,7 @@ TOOLSETS: Mapping[str, str] = {
     "tau2_telecom": "clawrl_gym.envs.toolcall.benchmarks.tau_telecom:make",
     "tau_retail": "clawrl_gym.envs.toolcall.benchmarks.tau_retail:make",
 }
-"""By name, a factory `make(task, context) -> Toolset`."""
+"""Factories `make(task, context) -> Toolset` by name."""
 
 MAX_CALLS = 16
 """Calls that are carried out of one reply."""
@@ -151,7 +151,7 @@ def _make(name: str, task: ToolTask, context: ToolContext) -> Toolset:
 
 
 def _offers(toolsets: Mapping[str, Toolset]) -> dict[str, _Offer]:
-    """By name; a name that is taken gets the toolset's in front."""
+    """Offers by name; a name that is taken gets the toolset's in front."""
     offers: dict[str, _Offer] = {}
     for toolset_name, toolset in toolsets.items():
         for schema in toolset.tools():

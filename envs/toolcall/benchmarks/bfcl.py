@@ -84,7 +84,7 @@ class BfclToolset:
         """There is none."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def make(task: ToolTask, context: ToolContext) -> BfclToolset:
@@ -230,7 +230,7 @@ def _is_plain_entry(key: str, entry: object) -> bool:
 def _goals(
     described: Sequence[_Function], functions: Sequence[Tool], category: str, ground_truth: Any
 ) -> tuple[tuple[Goal, ...], Reply]:
-    """When the task is solved, and a reply that solves it."""
+    """Goals of the task, and a reply that solves it."""
     if category.endswith("irrelevance"):
         return (CallsGoal(()), AnyReplyGoal()), Reply("None of the tools can do this.")
     if category.endswith("relevance"):

@@ -24,7 +24,7 @@ _TYPES: Mapping[str, type] = {
 }  # fmt: skip
 _LISTS = ("array", "tuple")
 MAY_BE_LEFT_OUT = ""
-"""Among the listed values of an argument."""
+"""Value that says among those listed for an argument that it may be left out."""
 MALFORMED = (TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
 """Errors of comparisons with a value or a listed answer of an unforeseen form."""
 
@@ -34,9 +34,9 @@ class Answer:
     """A call that counts as right."""
 
     name: str
-    """As the function is offered."""
+    """Name under which the function is offered."""
     allowed: Mapping[str, Any]
-    """By argument a list of values; an object among them holds such lists by key."""
+    """Allowed values by argument; an object among them holds such lists by key."""
     parameters: Mapping[str, Any]
     """The function's own, in BFCL's words: `properties` and `required`."""
 
@@ -162,7 +162,7 @@ def _is_object(value: Any, option: Any) -> bool:
 
 
 def _are_objects(values: Any, options: Any) -> bool:
-    """In their order."""
+    """Whether the objects fit, in their order."""
     return len(values) == len(options) and all(
         option != MAY_BE_LEFT_OUT and _is_object(value, option)
         for value, option in zip(values, options, strict=True)

@@ -63,7 +63,7 @@ def is_domain(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Players:
-    """Who plays the user and who judges."""
+    """Players of the user and of the judge."""
 
     is_played: bool
     judge_base_url: str | None

@@ -77,7 +77,7 @@ class Domain:
     name: str
     toolset: str
     state: Any
-    """With which its tasks begin, before they are set up."""
+    """State with which its tasks begin, before they are set up."""
     policy: str
     open: Callable[[Any], Toolset]
     """The tools over a state; what is loaded is not written."""

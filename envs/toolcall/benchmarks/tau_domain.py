@@ -102,7 +102,7 @@ class Table(Generic[RowT]):
         return self._rows
 
     def row(self, row_id: str) -> RowT:
-        """To be read only. Raises ToolFailure when it is not there."""
+        """A row, to be read only. Raises ToolFailure when it is not there."""
         if row_id in self._edited:
             return self._edited[row_id]
         if row_id not in self._rows:

@@ -80,7 +80,7 @@ class RetailProduct(TypedDict):
     name: str
     product_id: str
     variants: dict[str, Variant]
-    """By item id."""
+    """Variants by item id."""
 
 
 class RetailData(TypedDict):
@@ -286,7 +286,7 @@ class TauRetail:
             item.update({"item_id": new, "price": variant["price"], "options": variant["options"]})
 
     def _pending_order(self, order_id: str) -> RetailOrder:
-        """Whose address and payment may be changed."""
+        """An order whose address and payment may be changed."""
         return self._order_that_is("pending", order_id)
 
     def _order_that_is(self, status: str, order_id: str) -> RetailOrder:

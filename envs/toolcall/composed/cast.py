@@ -68,7 +68,7 @@ class Cast:
         return left.pop(self._draw.below(len(left)))
 
     def _ids(self, letter: str, count: int) -> list[str]:
-        """In order: what was drawn first is nowhere first."""
+        """Ids in order: what was drawn first is nowhere first."""
         return sorted(self.new_id(letter) for _ in range(count))
 
     def _people(self) -> None:

@@ -78,7 +78,7 @@ class Composer:
         self._parts: list[Part] = []
         self._made: list[Ref] = []
         self._rules: list[tuple[Rule, str]] = []
-        """With their words."""
+        """Rules with their words."""
 
     def add(self, twist: Twist = _PLAIN) -> None:
         """A part more: mostly with what was made before. Raises Unfit where none comes about."""
@@ -179,7 +179,7 @@ class Composer:
         return True
 
     def _with_lookup(self, twist: Twist) -> Twist:
-        """With the last lookup chosen, so that all of them are equally frequent."""
+        """The twist with its last lookup chosen, so that all lookups are equally frequent."""
         at_root = twist.decoy and twist.hops == 1
         ways = [way for way in LOOKUPS.values() if not at_root or way.of in DECOYED]
         lookup = self._draw.pick(ways)

@@ -18,7 +18,7 @@ from clawrl_gym.envs.toolcall.composed.skill import Unfit
 from clawrl_gym.envs.toolcall.composed.wording import plain_request, request
 
 MOST_CALLS = 8
-"""That the oracle makes, and the most that difficulty can be."""
+"""Most calls of the oracle, and the largest difficulty."""
 _VERDICTS: tuple[Verdict, ...] = ("allowed", "allowed", "confirmed", "denied", "forbidden")
 """Allowed more often than not is what sounds forbidden: whoever refuses by the sound is wrong."""
 
@@ -155,4 +155,4 @@ FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for famil
 """Sorted by name."""
 
 PLAIN_FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _PLAIN})
-"""Nothing but so many skills, said plainly; three are never trained on. Sorted by name."""
+"""Families of this many skills, said plainly; three are never trained on. Sorted by name."""

@@ -40,12 +40,12 @@ from clawrl_gym.envs.toolcall.task import Goal, ToolTask
 PREFIX = "office-"
 _ALL_FAMILIES = {**FAMILIES, **PLAIN_FAMILIES}
 HELDOUT_FAMILIES = frozenset(name for name, family in _ALL_FAMILIES.items() if family.heldout_only)
-"""Without training tasks."""
+"""Families without training tasks."""
 _SPARE_REPLIES = 3
 """Beyond what the oracle takes with a call a reply."""
 _MAX_ATTEMPTS = 2_000
 _MORE_TOOLS = 3
-"""That change things and are not needed."""
+"""Number of offered tools that change things and are not needed."""
 _NAMES = tuple(name_of(tool) for tool in TOOLS)
 _LOOKS = tuple(name for name in _NAMES if name.startswith(LOOKS))
 _AREAS = ("people", "ticket", "meeting", "room", "item", "order")
@@ -127,8 +127,8 @@ def _goals(plan: Plan) -> Iterator[Goal]:
 
 
 def _customer(plan: Plan) -> dict[str, object] | None:
-    """Who answers questions, where a rule may ask for a yes; None: the first reply without a call
-    is the last."""
+    """Customer who answers questions, where a rule may ask for a yes; None: the first reply without
+    a call is the last."""
     if not plan.rules:
         return None
     part = next(part for part in plan.parts if part.verdict is not None)
@@ -148,8 +148,8 @@ def _customer(plan: Plan) -> dict[str, object] | None:
 
 
 def yes_to(plan: Plan, part: Part) -> tuple[str, ...]:
-    """By which words it is known that a question is about a part with a rule: those for what is
-    done, ids, and what the records are called."""
+    """Words that show that a question is about a part with a rule: those for what is done, ids, and
+    what the records are called."""
     words = [*next(rule.words for rule in RULES.values() if rule.skill == part.skill)]
     for argument, kind in ACTIONS[part.skill].takes.items():
         if kind in DRAWN:

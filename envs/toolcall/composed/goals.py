@@ -20,7 +20,7 @@ YES_WORDS = (
     "sure", "certain", "really", "do you want", "do you wish", "would you like", "would you still",
     "still want", "what you want", "fine", "alright", "ok", "okay", "yes", "object", "objections",
 )  # fmt: skip
-"""In a question: it is one for a yes, beside what every customer takes for one."""
+"""Words in a question for a yes, beside those that every customer knows."""
 LOOKS = ("find_", "get_", "list_")
 """Prefixes of tools that change nothing."""
 _DIFFERENCES_SHOWN = 5

@@ -27,7 +27,7 @@ class Part:
     """One thing to do, or one question."""
 
     skill: str
-    """Its name, or that of the question, or of the held-out family."""
+    """Name of the skill, of the question, or of the held-out family."""
     phrasings: Phrasings
     words: Mapping[str, str]
     """The arguments as the request says them."""
@@ -42,7 +42,7 @@ class Part:
     found: tuple[Found, ...] = ()
     """Lookups on the way."""
     uses: frozenset[Value] = frozenset()
-    """Its arguments."""
+    """Arguments of the part."""
     changes: frozenset[str] = frozenset()
     """Ids of the records that it makes or changes."""
     weight: int = 1
@@ -50,7 +50,7 @@ class Part:
     obstacles: int = 0
     decoys: int = 0
     answer: Value | None = None
-    """To a question."""
+    """Answer to a question."""
     verdict: Verdict | None = None
     seen: frozenset[str] = frozenset()
     """Ids of the beginning of which at least one has to be seen by whoever answers, or refuses, and
@@ -83,7 +83,7 @@ class Plan:
     start: Office
     end: Office
     rules: tuple[str, ...] = ()
-    """Beside those that always hold; of them, one may concern a part."""
+    """Rules beside those that always hold; one of them may concern a part."""
 
     @property
     def hidden(self) -> int:
@@ -133,7 +133,7 @@ class Plan:
 
     @property
     def calls(self) -> list[CallSpec]:
-        """Those of the oracle."""
+        """Calls of the oracle."""
         return [turn for turn in self.turns if not isinstance(turn, str)]
 
     @property
@@ -155,7 +155,7 @@ class Plan:
             yield from self.near_in(part)
 
     def near_in(self, wrong: Part) -> Iterator[list[Turn]]:
-        """Those in which the slip is in this part."""
+        """Near solutions in which the slip is in this part."""
         for slip in (wrong.near, wrong.guessed):
             if slip:
                 yield self._with(wrong, slip)

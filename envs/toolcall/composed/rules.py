@@ -58,7 +58,7 @@ class Rule:
 
     skill: str
     words: tuple[str, ...]
-    """By which it is known that a question is about this."""
+    """Words that show that a question is about this."""
     verbs: Phrasings
     applies: Callable[[Office, Args], bool]
     looks: Callable[[Office, Args], tuple[CallSpec, ...]]
@@ -185,4 +185,4 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
     }
 )
-"""By name."""
+"""Rules by name."""

@@ -72,7 +72,7 @@ class Skill:
 
     name: str
     takes: Mapping[str, Kind]
-    """By argument, in the order of the phrasings' fields."""
+    """Kinds by argument, in the order of the phrasings' fields."""
     phrasings: Phrasings
     """Fields are the arguments."""
     makes: Kind | None = None
@@ -90,7 +90,7 @@ class Lookup:
     """Noun phrases; `{x}` is what it is looked up of."""
     looks: Callable[[Value], tuple[CallSpec, ...]]
     value: Callable[[Office, Value], Value | None]
-    """None where there is none, or more than one."""
+    """Returns the value; None where there is none, or more than one."""
 
 
 @dataclass(frozen=True, slots=True)

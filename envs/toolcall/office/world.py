@@ -38,13 +38,13 @@ class _Strict:
 
 @dataclass(frozen=True, slots=True)
 class Person(_Strict):
-    """Who works here."""
+    """A person who works here."""
 
     name: str
     team: str = ""
     manager: str = ""
     deputy: str = ""
-    """Who takes their place when they are away."""
+    """Person who takes their place when they are away."""
     away: bool = False
 
 
@@ -66,7 +66,7 @@ class Meeting(_Strict):
     room: str = ""
     host: str = ""
     guests: tuple[str, ...] = ()
-    """In order of their ids: who was invited first says nothing."""
+    """Guests in order of their ids, so that it does not show who was invited first."""
     cancelled: bool = False
 
 
@@ -93,12 +93,12 @@ class Item(_Strict):
     name: str
     kind: str = ""
     price: int = 0
-    """In whole coins, a piece."""
+    """Price of a piece in whole coins."""
     stock: int = 0
     pack: int = 1
     """Ordered in multiples of this."""
     keeper: str = ""
-    """Who looks after it."""
+    """Person who looks after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Office(_Strict):
     items: dict[str, Item] = field(default_factory=dict)
     orders: dict[str, Order] = field(default_factory=dict)
     notices: dict[str, str] = field(default_factory=dict)
-    """Who was told of what: `PERSON about ID`, by itself."""
+    """Notices as `PERSON about ID`, each under itself as key."""
 
     def copy(self) -> Office:
         return Office(**{table.name: dict(getattr(self, table.name)) for table in fields(self)})
@@ -167,7 +167,7 @@ def read_office(state: Mapping[str, object]) -> Office:
 
 
 def state_of(office: Office) -> dict[str, object]:
-    """As JSON; inverse of `read_office`."""
+    """State as JSON; inverse of `read_office`."""
     state: dict[str, object] = _adapter().dump_python(office, mode="json")
     return state
 

@@ -41,7 +41,7 @@ class ShopRequest:
     """Script of the customer."""
     solution: tuple[Reply, ...]
     goals: tuple[Goal, ...] = ()
-    """Beside the state that the solution leaves and the look at who asks."""
+    """Goals beside the state that the solution leaves and the look at who asks."""
     is_user: bool = True
     """Whether the customer is one."""
 

@@ -20,7 +20,7 @@ class _ShopModel(BaseModel):
 
 
 class ShopUser(_ShopModel):
-    """Who buys."""
+    """A buyer."""
 
     name: str
     zip: str = ""
@@ -40,7 +40,7 @@ class Order(_ShopModel):
     reason: str = ""
     """Why it was cancelled."""
     returned: list[str] = Field(default_factory=list)
-    """Those of its items that come back."""
+    """Items of the order that come back."""
     notes: list[str] = Field(default_factory=list)
     """Notes on other events, such as a coupon."""
 
@@ -52,7 +52,7 @@ class Product(_ShopModel):
     kind: str = ""
     """Products of one kind may be exchanged for each other."""
     price: int = 0
-    """In whole dollars."""
+    """Price in whole dollars."""
     stock: int = 1
 
 

@@ -17,7 +17,7 @@ MAX_BITS = 10_000
 """Most bits of an intermediate whole number."""
 _MAX_DIGITS = 300
 _MAX_WHOLE = 1e15
-"""From here on a float's digits are not all its own."""
+"""Largest number: beyond it a float's digits are not all its own."""
 
 Number = int | float
 

@@ -19,7 +19,7 @@ from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 
 _START_S = 20.0
 _GRACE_S = 1.0
-"""For an interrupted call to end by itself."""
+"""Seconds for an interrupted call to end by itself."""
 _LATE, _DEAD = 75, 76
 LOST = "(this is a new interpreter: earlier variables are lost)"
 RENEWED = "(this is a new interpreter in a new sandbox: earlier variables and files are lost)"

@@ -46,7 +46,7 @@ class Connection:
         self._ending = Ending()
         self._client: Client | None = None
         self.tools: list[mcp_types.Tool] = []
-        """As the server lists them, in the form that `mcp_repair.py` gives them."""
+        """Tools as the server lists them, in the form that `mcp_repair.py` gives them."""
         self._loop = _loop()
         self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._stop = asyncio.Event()

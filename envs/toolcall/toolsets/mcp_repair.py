@@ -152,7 +152,7 @@ def _is_readable(schema: Mapping[str, Any]) -> bool:
 
 
 def _repair_content(result: dict[str, Any]) -> None:
-    """In place: parts that can be read, a truth, an object."""
+    """Repair in place: parts that can be read, a truth, an object."""
     content = result.get("content")
     parts = content if isinstance(content, list) else [] if content is None else [content]
     result["content"] = [_part(part) for part in parts]
