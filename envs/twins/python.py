@@ -199,7 +199,7 @@ class Expectations:
         return Change(*span, f"[{self.random.randint(0, 9)}]") if is_empty else None
 
     def _literal(self, leaf: ast.Constant) -> str | None:
-        """As it is written, when it is a plain text, number or truth."""
+        """Source of a plain text, number or truth."""
         text = self.source[slice(*span_of(self.source, leaf))]
         if isinstance(leaf.value, bool):
             return text
@@ -285,7 +285,7 @@ def _lines_of(source: str) -> tuple[list[str], list[int]]:
 
 
 def span_of(source: str, node: ast.expr | ast.stmt) -> tuple[int, int]:
-    """Where an expression or statement stands in its source."""
+    """Place of an expression or statement in its source."""
     lines, starts = _lines_of(source)
 
     def offset(line: int, column: int) -> int:  # `ast` counts bytes of UTF-8

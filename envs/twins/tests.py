@@ -159,7 +159,7 @@ def _docstring(lines: Sequence[str], head: int, end: int) -> Iterator[tuple[str,
 
 
 def _end(lines: Sequence[str], head: int) -> int:
-    """After the last line that stands further in than the head; what closes it belongs to it."""
+    """The line after the last one indented deeper than the head; what closes it belongs to it."""
     depth = _indent(lines[head])
     end = head + 1
     for at in range(head + 1, len(lines)):
