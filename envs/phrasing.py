@@ -133,7 +133,7 @@ def in_order(draw: Draw, count: int, clauses: Callable[[], Sequence[str]]) -> Or
 
 
 def plain_styles(count: int) -> tuple[Style, ...]:
-    """Those in which the text has the order of the work."""
+    """Styles in which the text has the order of the work."""
     return (FLOW,) if count == 1 else (FLOW, LISTING, _RUN_ON)
 
 
@@ -155,7 +155,7 @@ def with_budget(request: str, replies: int) -> str:
 
 
 def upper(sentence: str) -> str:
-    """With a capital where a word begins it, and not the name of a file."""
+    """The sentence with a capital, unless it begins with the name of a file."""
     first = sentence.split(maxsplit=1)[0]
     return sentence if "." in first else sentence[:1].upper() + sentence[1:]
 

@@ -15,7 +15,7 @@ class Grade:
 
     reward: float
     report: str
-    """For whoever learns from the episode; no prompt of the episode has it."""
+    """Report for training and for people; no prompt of the episode has it."""
 
 
 def report_of(failures: Sequence[str]) -> str:

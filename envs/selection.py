@@ -30,9 +30,9 @@ class LeftOut:
     """One task that is not used."""
 
     name: str
-    """Its id, or where it stands: what finds it again."""
+    """Id or place by which it is found again."""
     reason: str
-    """In words, for whoever can mend it."""
+    """Reason in words, for people who can fix it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,5 +144,5 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _whole(text: str) -> str:
-    """For a terminal, whatever a data file calls its rows."""
+    """The text as a terminal can show it, whatever a data file calls its rows."""
     return text.encode(errors="replace").decode()

@@ -47,7 +47,7 @@ class TaskLike(Protocol):
     def id(self) -> str: ...
     @property
     def family(self) -> str:
-        """For curves."""
+        """Family name for curves."""
         ...
 
     @property

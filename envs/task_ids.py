@@ -38,7 +38,7 @@ class TaskIds(Sequence[str]):
         return NUMBERS[self.split] * len(self.families)
 
     def __contains__(self, name: object) -> bool:
-        """At once, where a sequence would look through all of them."""
+        """Check an id at once, where a sequence would look through all of them."""
         if not isinstance(name, str) or not name.startswith(self.prefix):
             return False
         *_, digits = name.rpartition("-")

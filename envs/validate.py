@@ -77,7 +77,7 @@ class TaskCheck:
 
     @property
     def verdict(self) -> str:
-        """In words: what is wrong with the task, or "ok"."""
+        """Verdict in words: what is wrong with the task, or "ok"."""
         if self.error:
             return self.error
         problems = []
