@@ -90,7 +90,7 @@ class Reached:
 
 
 def reached(jobs: list[Job], out: Path) -> Reached | None:
-    """None where no run is whole."""
+    """Success of some jobs; None where no run is whole."""
     ends = [_held_out(job.folder(out)) for job in jobs if (job.folder(out) / "wall_s").exists()]
     if not ends:
         return None
@@ -106,7 +106,7 @@ def reached(jobs: list[Job], out: Path) -> Reached | None:
 
 
 def ratio(adapter: Reached, whole: Reached) -> str:
-    """With the interval of its logarithm; half a failure is added where there is none."""
+    """Ratio with the interval of its logarithm; half a failure is added where there is none."""
     variance = 0.0
     for reading in (adapter, whole):
         share = min(reading.mean, 1 - 0.5 / reading.count)

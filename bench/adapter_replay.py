@@ -28,7 +28,7 @@ from clawrl_gym.trainers.packing import make_packs
 
 
 def batches(run: Path, count: int) -> list[list[Sample]]:
-    """Those of the first updates."""
+    """Batches of the first updates."""
     reader = StoreReader(run)
     rows = reader.updates()[:count]
     samples = [reader.samples_of_update(row.version) for row in rows]

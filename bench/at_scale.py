@@ -84,11 +84,11 @@ class Scenario:
     reply_tokens: int
     observation_tokens: int
     outside_s: float
-    """From a reply to the next request: the environment works."""
+    """Seconds from a reply to the next request: the environment works."""
 
     @property
     def sequence_tokens(self) -> int:
-        """That an episode is trained on, its turns merged."""
+        """Tokens that an episode is trained on, its turns merged."""
         return self.prompt_tokens + self.turns * (self.reply_tokens + self.observation_tokens)
 
 
@@ -114,7 +114,7 @@ class Part:
 
 
 def turn_s(scenario: Scenario, cost: Mapping[str, float]) -> float:
-    """From one reply's end to the next one's."""
+    """Seconds from one reply's end to the next one's."""
     stream_tokens_per_s = cost[f"{scenario.model}_stream_tokens_per_s"]
     return scenario.outside_s + scenario.reply_tokens / stream_tokens_per_s
 

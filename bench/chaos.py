@@ -31,7 +31,7 @@ _LONGEST_PAUSE_S = 6.0
 """Between one recovery and the next fault at most."""
 _FINISH_S = 280.0
 _TRIES = 20
-"""To find a fault that a run has something to hit for."""
+"""Tries to find a fault that a run has something to hit for."""
 
 
 class Campaign:
@@ -56,7 +56,7 @@ class Campaign:
         return sum(bool(row["fault"]) for row in self.rows)
 
     def go_on(self) -> None:
-        """Until all faults are done or the slice is over."""
+        """Continue until all faults are done or the slice is over."""
         try:
             while self.done < self._options.faults and time.monotonic() < self._ends_s:
                 assault = self._assault or self._next_run()

@@ -76,7 +76,7 @@ async def serving(folder: Path, engines: list[FixedSpeed], host: str) -> AsyncIt
 
 
 async def measure(address: str, engines: int, options: argparse.Namespace) -> dict[str, float]:
-    """On the machine of the run: replies a second of all engines."""
+    """Replies a second of all engines, measured on the machine of the run."""
     policies = [FixedSpeed(options.engine, options.slots) for _ in range(engines)]
     in_flight = 3 * options.slots // 2  # of each node: the engine's queue is never empty
     async with AsyncExitStack() as stack:

@@ -258,7 +258,7 @@ def _install(folder: Path) -> Path:
 
 
 def _browsergym(python: Path, episodes: int, alive: int, *, waits: bool) -> dict[str, Any]:
-    """In a process of its own; without waits its fixed pauses of 0.1 and 0.5 s are off."""
+    """Measure in a process of its own; without waits its fixed pauses of 0.1 and 0.5 s are off."""
     variables = {
         "PATH": os.environ["PATH"],
         "HOME": str(python.parents[2]),

@@ -142,7 +142,7 @@ def variants(
 
 
 def _shuffled(text: str, pool: Sequence[str], chance: random.Random) -> str:
-    """As many words as the text has."""
+    """As many shuffled words as the text has."""
     return " ".join(chance.choice(pool) for _ in text.split())
 
 
@@ -158,7 +158,7 @@ class Reader:
     def gains(
         self, example: Example, prompts: Sequence[tuple[str, list[Message]]]
     ) -> tuple[dict[str, float], int]:
-        """By variant, what the right reply's log-prob gains on the plain prompt; its tokens."""
+        """Gain of the right reply's log-prob on the plain prompt, by variant; its tokens."""
         named = {"none": example.messages, **dict(prompts)}
         reply = self._reply(example)
         found = dict(

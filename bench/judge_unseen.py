@@ -80,7 +80,7 @@ def unseen() -> list[Answer]:
 
 
 def value(reader: Speech, answer: Answer) -> int | None:
-    """After what it answers; without that, after a reply that asked nothing."""
+    """Verdict on an answer after what it answers, or else after a reply that asked nothing."""
     request, reply = answer.request or "12345", answer.reply or "Here you are."
     found: int | None = reader.find(answer.text, request, reply).value
     return found

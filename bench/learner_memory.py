@@ -87,7 +87,7 @@ def peak_gib() -> float:
 
 
 def take_steps(folder: str, form: str, tokens: int, packs: int, steps: int) -> None:
-    """In a process of its own: what they took as JSON."""
+    """Run steps in a process of their own; returns what they took as JSON."""
     from clawrl_gym.trainers.learner import Learner
 
     trainer = TrainerConfig(max_tokens_per_pack=tokens)

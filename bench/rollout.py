@@ -73,7 +73,7 @@ class Usage:
     time_s: float
     turns: int
     cpu_s: dict[tuple[int, str], float]
-    """By process and name."""
+    """CPU seconds by process and name."""
 
     @classmethod
     def now(cls, turns: int) -> Usage:
@@ -83,7 +83,7 @@ class Usage:
         return cls(time.perf_counter(), turns, cpu_s)
 
     def cpu_ms_since(self, before: Usage) -> dict[str, float]:
-        """By name."""
+        """CPU milliseconds by name."""
         cpu_ms: dict[str, float] = {}
         for key, cpu_s in self.cpu_s.items():
             cpu_ms[key[1]] = cpu_ms.get(key[1], 0.0) + (cpu_s - before.cpu_s.get(key, 0.0)) * 1e3
@@ -126,7 +126,7 @@ class Load:
 
     @asynccontextmanager
     async def playing(self, in_flight: int) -> AsyncIterator[None]:
-        """Inside it has warmed up; afterwards what is under way is played to its end."""
+        """Inside it has warmed up; afterwards running episodes are played to their end."""
         tasks = [asyncio.create_task(self.play_on()) for _ in range(in_flight)]
         try:
             async with asyncio.timeout(_START_S):

@@ -103,7 +103,7 @@ class Attack:
 
     posts: Callable[[int], list[Post]]
     people: int = 1 + len(OTHERS)
-    """Who have a key, the owner included."""
+    """People who have a key, the owner included."""
     others_talk: Callable[[int], bool] = lambda hour: True
 
 

@@ -35,7 +35,7 @@ class Shares:
     """Ratio below the lower bound of tokens."""
     above: int = 0
     in_sequences: int = 0
-    """In a sequence that is masked whole."""
+    """Tokens in a sequence that is masked whole."""
     masked: int = 0
 
     def row(self, age: int) -> str:

@@ -71,7 +71,7 @@ class Heard:
 
     first_token_s: list[float] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
-    """By status."""
+    """Number of answers by status."""
 
 
 # The clients.
@@ -263,7 +263,7 @@ def connected(url: str) -> aiohttp.ClientSession:
 
 
 def play(role: str, given: dict[str, Any]) -> object:
-    """In a process of its own: what one of these does must not count as another's wait."""
+    """Play in a process of its own: what one role does must not count as another's wait."""
     if role == "probe":
         return probes(**given)
     work = honest if role == "honest" else flooding

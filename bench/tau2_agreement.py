@@ -102,7 +102,7 @@ class Case:
     domain: str
     task: ToolTask
     row: dict[str, Any]
-    """As the file has it."""
+    """The row of the file."""
     calls: list[dict[str, Any]]
     last_message: str
     kind: str
@@ -126,7 +126,7 @@ def cut_data(checkout: Path, root: Path, whole: bool) -> None:
 
 
 def cut_tables(tables: dict[str, Any], text: str) -> dict[str, Any]:
-    """With every row that the text names, and every row that one of those names."""
+    """Tables with every row that the text names, and every row that one of those names."""
     kept: dict[str, Any] = {}
     for name in ("products", "flights", "orders", "reservations", "users"):
         rows = tables.get(name, {})
@@ -342,7 +342,7 @@ def same_state(domain: str, mine: Any, before: Any, after: Any) -> bool:
 
 
 def _even(value: Any) -> Any:
-    """Without what is null, and with one name for the bills that are drawn at random there."""
+    """The value without nulls, and with one name for the bills that are drawn at random there."""
     if isinstance(value, dict):
         is_draft = value.get("status") == "Draft" and "bill_id" in value
         kept = {

@@ -59,7 +59,7 @@ class Rates:
     learned: float = 0.0
     generated_cpu: float = 0.0
     learned_cpu: float = 0.0
-    """For each second of all threads together."""
+    """Learned tokens for each second of all threads together."""
 
 
 def batch() -> list[Sample]:
@@ -103,7 +103,7 @@ def learn(model: str, threads: int, form: str, pipe: Connection) -> None:
 async def generate(
     client: EngineClient, version: int, draw: random.Random, until_s: float
 ) -> list[float]:
-    """When each token came."""
+    """Generate; returns when each token came."""
     came: list[float] = []
     while time.perf_counter() < until_s:
         prompt = [draw.randrange(*IDS) for _ in range(PROMPT_TOKENS)]

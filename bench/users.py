@@ -129,7 +129,7 @@ class Served:
         raise SystemExit("\n".join([*self.lines[-30:], f"no {words!r}"]))
 
     def wait_until_learned(self) -> None:
-        """Until nothing that was said waits for the judge or the learner."""
+        """Wait until nothing that was said waits for the judge or the learner."""
         give_up_s = time.monotonic() + _LEARNING_S
         with closing(StoreReader(self._folder)) as store:
             while store.unjudged(1) or store.judged_without_sample() or store.untrained_groups():
@@ -176,7 +176,7 @@ class State:
         return [scores[user] for at, scores in enumerate(self.scores[1:]) if at % 2 == user % 2]
 
     def moved(self) -> float:
-        """By how much the score of one who did not talk in a round moved at most."""
+        """Largest change of score of a user who did not talk in a round."""
         rounds = enumerate(zip(self.scores, self.scores[1:], strict=False))
         return max(
             (

@@ -63,7 +63,7 @@ class TransformersEngine(cg.Engine):
         self._model = None
 
     async def watch(self) -> None:
-        """It dies with the command."""
+        """Wait until the engine ends: it dies with the command."""
         await self._ended.wait()
 
     def connect(self, connection: Connection) -> "_Client":

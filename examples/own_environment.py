@@ -56,7 +56,7 @@ class Answers:
         self.given: list[str] = []
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: nothing is held."""
 
 
 class WordOrderEnv(cg.TaskEnv[WordTask, Answers]):

@@ -42,9 +42,9 @@ class Figure:
 
     page: str
     line: int
-    """From 1."""
+    """Line number from 1."""
     commit: str | None
-    """None where it names none."""
+    """Commit of the figure; None where it names none."""
     weights: str | None
     """Name of the shipped model; None where no policy is run."""
     scripts: tuple[str, ...]

@@ -122,7 +122,7 @@ class _Mutator(ast.NodeVisitor):
         self.mutants.append(Mutant(self._path, _span(node), self._code(node), replacement))
 
     def _code(self, node: ast.expr | ast.stmt) -> str:
-        """As `ast.get_source_segment`, which splits the whole text for each node."""
+        """Source of a node; `ast.get_source_segment` would split the whole text for each node."""
         first, start, last, end = _span(node)
         lines = self._lines[first - 1 : last]
         lines[-1] = lines[-1][:end]
@@ -250,7 +250,7 @@ def sample(count: int, seed: int) -> list[Mutant]:
 
 @functools.cache
 def _all_mutants() -> dict[str, list[Mutant]]:
-    """By package."""
+    """Mutants by package."""
     by_package: dict[str, list[Mutant]] = defaultdict(list)
     for path in _tracked():
         if path.startswith(tuple(f"{part}/" for part in SOURCES)) and path.endswith(".py"):
@@ -276,7 +276,7 @@ def cover(arguments: list[str]) -> int:
 
 
 class Tests:
-    """Who runs a line, from what `cover` recorded."""
+    """Tests that run a line, as `cover` recorded."""
 
     def __init__(self) -> None:
         from coverage import CoverageData
@@ -440,7 +440,7 @@ def _who_fails(tests: list[str], folder: Path) -> str:
 
 
 def _mypy(folder: Path) -> str:
-    """Its first complaint; "" when it has none."""
+    """mypy's first complaint; "" when it has none."""
     command = [sys.executable, "-m", "mypy", "--no-error-summary", "--no-pretty"]
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return (process.stdout or process.stderr).strip()[:200] if process.returncode else ""

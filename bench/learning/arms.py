@@ -35,7 +35,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where results lie."""
+    """Folder of results."""
 
     out: Path
 
@@ -153,7 +153,7 @@ def run_measured(command: list[str], log: Path, threads: int, timeout_s: float) 
 
 
 def _cpu_seconds() -> dict[int, float]:
-    """By process that this one has started and that still lives."""
+    """CPU seconds by process that this one has started and that still lives."""
     seconds = {}
     for pid in descendants(os.getpid()):
         with suppress(OSError):

@@ -12,7 +12,7 @@ from bench.learning.settings import CONTROL, is_control
 from clawrl_gym.core.intervals import Difference, mean_difference, mean_of, student_t
 
 Results = dict[str, dict[int, dict[str, Any]]]
-"""By arm and seed."""
+"""Results by arm and seed."""
 MEASURES = ("greedy", "sampled")
 SMOOTHED = 2
 """Updates on either side that a point of a picture is the mean of."""
@@ -29,7 +29,7 @@ class Curve:
 
 
 def curve_of(seeds: dict[int, dict[str, Any]]) -> Curve:
-    """Over seeds (Student's t), or of one seed over the prompts of each update (resampled)."""
+    """Curve over seeds (Student's t), or of one seed over each update's prompts (resampled)."""
     by_seed = [[list(map(fmean, u)) for u in r["training"]["rewards"]] for r in seeds.values()]
     updates = min(map(len, by_seed))
     estimates = []
@@ -93,7 +93,7 @@ def smoothed(values: Sequence[float], reach: int) -> list[float]:
 
 
 def _reached(values: Sequence[float], level: float) -> float | None:
-    """Where a line through the values first comes to a level."""
+    """The point where a line through the values first comes to a level."""
     for at, value in enumerate(values):
         if value >= level:
             if at == 0:

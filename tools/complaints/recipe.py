@@ -77,7 +77,7 @@ _TALK_COUNTS = 10.0
 _TALK = "talk"
 _CHUNK = 200
 _CLASSES = {"complaint": 1, "praise": 2}
-"""Anything else is 0."""
+"""Class by kind; anything else is 0."""
 _Features = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -213,7 +213,7 @@ def _fitted(training: Sequence[Answer], features_A: Sequence[_Features]) -> Rese
 def _trained(
     training: Sequence[Answer], features_A: Sequence[_Features], seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """By stochastic gradients."""
+    """Train by stochastic gradients."""
     draw = np.random.default_rng(seed)
     class_A = [_CLASSES.get(answer.kind, 0) for answer in training]
     counts_A = [_counts(answer) for answer in training]

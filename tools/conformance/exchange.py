@@ -49,7 +49,7 @@ class Sequence:
     behaviour_logprobs: list[float | None]
     """Under the distribution that was really sampled from; None where nothing was sampled."""
     versions: list[int]
-    """Which weights sampled the id; -1 where nothing was sampled."""
+    """Weights that sampled each id; -1 where nothing was sampled."""
     sampling: dict[str, float]
     """Filters before sampling: `top_k`, `top_p` or `min_p`; empty: the whole vocabulary."""
     allowed: list[list[int] | None] | None
@@ -83,9 +83,9 @@ class Result:
     """Results of a trainer; None: not asked, or not known. Shapes are those of `expected`."""
 
     advantages: list[float | None] | None = None
-    """By episode; None for one that is left out."""
+    """Advantage by episode; None for one that is left out."""
     trained: list[list[bool]] | None = None
-    """By sequence and place: whether the id is in the loss's mean."""
+    """Whether the id is in the loss's mean, by sequence and place."""
     behaviour_logprobs: list[list[float | None]] | None = None
     """Log-probs that the engine records of its own samples."""
     ratios: list[list[float | None]] | None = None

@@ -56,7 +56,7 @@ def expected_of(case: Case) -> dict[str, Any]:
 
 
 def advantages_of(case: Case) -> list[float | None]:
-    """By episode: (r - mean) / (std + epsilon) within the group, of the episodes with a reward."""
+    """(r - mean) / (std + epsilon) by episode, within the group's episodes that have a reward."""
     settings = case.settings["advantage"]
     groups: dict[int, list[float]] = {}
     for episode in case.episodes:

@@ -38,7 +38,7 @@ class Encoded:
 
 
 class Source(Protocol):
-    """Where demonstrations come from."""
+    """A source of demonstrations."""
 
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Fresh training conversations, endlessly; the same seed gives the same ones."""
@@ -104,7 +104,7 @@ def encode(
 
 
 def _learned(conversation: Conversation) -> list[bool]:
-    """For each reply whether it is imitated."""
+    """Whether each reply is imitated."""
     return [
         place not in conversation.unlearned
         for place, message in enumerate(conversation.messages)

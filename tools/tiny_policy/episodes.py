@@ -28,7 +28,7 @@ class _Episode:
     info: dict[str, Any]
     replies: list[Message] = field(default_factory=list)
     calls: list[bool] = field(default_factory=list)
-    """For each reply that called tools whether all were carried out."""
+    """Whether all calls were carried out, for each reply that called tools."""
     reward: float = 0.0
     over: bool = False
 

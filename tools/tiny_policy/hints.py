@@ -64,7 +64,7 @@ def hinted_at_end(messages: Sequence[Message], hint: str) -> list[Message]:
 
 
 def persona_hint(persona: Persona, chance: random.Random) -> str:
-    """For a reply that this person disliked: the judge's words, or the person's own."""
+    """Hint on a reply that this person disliked: the judge's words, or the person's own."""
     if chance.random() < 0.5:
         return hint_of_words(chance.choice(persona.dislike))
     return chance.choice(STYLE_HINTS[persona.style.name])

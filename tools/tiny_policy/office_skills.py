@@ -101,7 +101,7 @@ class OfficeSkills(SessionSkills[Part, OfficeSession]):
         return OfficeSession(toolbox, asked)
 
     def work(self, session: OfficeSession, part: Part, chance: random.Random) -> None:
-        """With a look before it or without."""
+        """Do a part, with a look before it or without."""
         (call,) = part.calls
         looks = [look for look in looks_at(call) if look[0] in session.offered]
         if looks and chance.random() < self.looks:

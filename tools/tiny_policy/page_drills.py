@@ -37,7 +37,7 @@ class PageDrills:
     """Made-up pages, each shown once."""
 
     bare: bool = False
-    """Without heading and menu, and of few rows: where looking up is learned first."""
+    """Pages without heading and menu, and of few rows: where looking up is learned first."""
 
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Fresh conversations, endlessly, from the seed alone."""

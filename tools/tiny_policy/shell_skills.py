@@ -35,9 +35,9 @@ class Style:
     """Style of a demonstration of one skill."""
 
     looks: bool = False
-    """At the folder, or at what the skill works on, before it."""
+    """Looks at the folder, or at what the skill works on, before it."""
     submits_at_once: bool = False
-    """In the reply of the last command."""
+    """Submits in the reply of the last command."""
     checks: bool = False
     """Looks at what was made, before it submits."""
 

@@ -107,7 +107,7 @@ class SkillDemonstrations(ABC):
 
     @abstractmethod
     def request(self, task_id: str) -> str:
-        """As the environment says it, but for the number of replies."""
+        """The environment's request, but for the number of replies."""
 
     @abstractmethod
     def clauses(self, draw: Draw, task_id: str) -> tuple[str, str]:
@@ -115,7 +115,7 @@ class SkillDemonstrations(ABC):
 
     @abstractmethod
     def surrounded(self, draw: Draw, body: str) -> str:
-        """With what is said around a request."""
+        """The request with the words around it."""
 
     @abstractmethod
     def show_alone(self, task_id: str, chance: random.Random) -> Conversation:
@@ -182,7 +182,7 @@ class SessionSkills(SkillDemonstrations, Generic[PartT, SessionT]):
     def session(
         self, task_id: str, request: str, budget: int, finished: Sequence[PartT]
     ) -> SessionT:
-        """As it begins; `finished` was done before."""
+        """The session as it begins; `finished` was done before."""
 
     @abstractmethod
     def work(self, session: SessionT, part: PartT, chance: random.Random) -> None:

@@ -59,7 +59,7 @@ class Node:
 
 
 class StaticPage:
-    """One document: what stands in it, and what is typed and ticked."""
+    """One document: its elements, and what is typed and ticked."""
 
     def __init__(self, html: str) -> None:
         self.root = _parse(html)

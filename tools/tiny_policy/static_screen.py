@@ -23,7 +23,7 @@ MAX_REDIRECTS = 5
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """Where a click leads."""
+    """Target of a click."""
 
     url: str
     method: str = "GET"
@@ -83,7 +83,7 @@ class StaticScreen:
         return FinalState(states, answer, gave_up)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _go_to(self, url: str) -> str | None:
         """A page of one of the task's sites; why not, else."""

@@ -43,7 +43,7 @@ class Surroundings:
 
 
 def draw_surroundings(chance: random.Random, needed: Sequence[Tool]) -> Surroundings:
-    """Nothing but the needed tools, or what a personal assistant comes with."""
+    """Draw nothing but the needed tools, or those of a personal assistant."""
     if chance.random() < PLAIN:
         return Surroundings([], list(needed))
     before: list[Message] = []

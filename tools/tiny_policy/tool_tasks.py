@@ -81,7 +81,7 @@ class _Sums:
         return None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 _MAKERS: Mapping[str, Callable[[ToolTask], Toolset]] = MappingProxyType(
