@@ -97,7 +97,7 @@ def _turns(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def _noted(head: list[Message], count: int) -> list[Message]:
-    """The note belongs to the last thing that the user said: roles go on alternating."""
+    """The note belongs to the last thing that the user said: roles keep alternating."""
     note = f"({count} {'turn was' if count == 1 else 'turns were'} left out here)"
     last = head[-1]
     if last.get("role") != "user":

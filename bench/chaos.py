@@ -2,8 +2,8 @@
 
     python bench/chaos.py [--faults 200] [--seed 1] [--only "kill engine"] [--out runs/chaos]
 
-Runs of the tiny policy are hit until as many faults are done; each goes on, by `resume=` where its
-driver ended, until its target. A row a fault, then a table. Stopped, it goes on with the same
+Runs of the tiny policy are hit until as many faults are done; each continues, with `resume=` if its
+driver ended, until its target. A row a fault, then a table. Stopped, it resumes with the same
 command where it was; `--slice_s` stops it in order after so long. As root everything can be hit:
 the disk of a run is a small one then, which stays mounted below --out until its run has ended.
 """
@@ -112,7 +112,7 @@ class Campaign:
         self._assault = None
 
     def _stop_run(self, assault: Assault) -> None:
-        """The slice is over: the next one goes on with it."""
+        """The slice is over: the next one resumes it."""
         outcome = Outcome("", "the slice's end", assault.target.updates)
         outcome.violations = assault.stop()
         self._note(outcome)

@@ -37,7 +37,7 @@ KINDS = ("conversation", "terminal", "tools")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A turn that went wrong, what was said of it, and what would have been right."""
+    """A turn that went wrong, the feedback on it, and what would have been right."""
 
     kind: str
     family: str

@@ -2,7 +2,7 @@
 
 `python bench/language.py RUN` reads the replies that a run's policy gave to held-out tasks before
 the first update under the weights of each of its checkpoints. `python bench/language.py RUN --rate
-100` lets a learner begin anew and take the run's own first batches at so many times its rate.
+100` lets a new learner take the run's own first batches at so many times its rate.
 """
 
 from __future__ import annotations

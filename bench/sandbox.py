@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 Figures = dict[str, float | int | str]
 _MOST_ALIVE = 30_000
 _BLOCK = 250
-"""Starts are told by the first and the last so many."""
+"""Start times are reported for this many of the first and of the last sandboxes."""
 _OPENED, _EPISODE_S = 50, 0.02
 """Openings that are measured, after as many that are not; how long each is used."""
 _COMMAND_S = 60.0

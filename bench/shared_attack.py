@@ -159,7 +159,7 @@ class Policy:
         self.version = 0
 
     def take(self, folder: Path, version: int) -> None:
-        """The learner's weights of now serve as `version`."""
+        """The learner's current weights serve as `version`."""
         from safetensors.torch import load_file
 
         folder.mkdir(exist_ok=True)

@@ -6,7 +6,7 @@
 A form is ENGINE:LEARNER, threads of each; 0 leaves that part out, `:compiled` has vLLM compile the
 model (policy.enforce_eager=false). The engine answers that many streams of 96 tokens behind prompts
 of 64; the learner trains on batches of 8 sequences of such prompts and replies, in a process of its
-own. Both go on for the same seconds, after a first reply and a first update that do not count.
+own. Both run for the same seconds, after a first reply and a first update that do not count.
 Prints a Markdown table: start-up of vLLM, tokens generated and tokens learned a second, by the wall
 and for each second of the CPU, which other work on the machine disturbs less.
 """

@@ -70,7 +70,7 @@ class Person:
         return round(fits, 6), statistics.mean(persona.right(*reply) for reply in replies)
 
     def talk(self, number: int, start: int) -> None:
-        """Conversation `number`, to its end; a start of the bench does not go on with another's."""
+        """Conversation `number`, to its end; a start of the bench does not resume another's."""
         config = ConversationEnvConfig(
             persona=self.persona, families=["ask"], max_turns=8, wording="train"
         )

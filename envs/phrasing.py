@@ -99,7 +99,7 @@ class Style:
 
 
 def draw_style(draw: Draw, count: int, depends: Depends) -> Style:
-    """A style that so many things lend themselves to."""
+    """A style that fits `count` things."""
     styles = list(plain_styles(count)) if count < 4 else [FLOW, LISTING]
     # With many things the order of the text is seldom that of the work: else no plan is needed.
     often = 1 if count < 5 else 3
@@ -127,7 +127,7 @@ def around(draw: Draw, split: Split, body: str, openings: Choices) -> str:
 
 
 def in_order(draw: Draw, count: int, clauses: Callable[[], Sequence[str]]) -> Ordered:
-    """The body of a request for so many things in the order of the work, in training's wording."""
+    """The body of a request for `count` things in the order of the work, in training's wording."""
     style = draw.pick(plain_styles(count))
     return style.write(draw, "train", clauses(), lambda after, before: False)
 

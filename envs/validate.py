@@ -1,6 +1,6 @@
 """Checks tasks by playing them: the oracle must earn 1.0 and doing nothing 0.0.
 
-What a loader leaves out does not hold either, and is told with its reason.
+A task that a loader leaves out does not pass either, and is reported with its reason.
 
 `main` is the command `python -m clawrl_gym.envs.TYPE validate PATH` of every environment that has
 one. What goes wrong in a task is a row of the table, never the end of the check.

@@ -41,7 +41,7 @@ class TransformersEngine(cg.Engine):
         self._renderer: ChatRenderer | None = None
         self._model: _Model | None = None
         self._one = asyncio.Lock()
-        """Held by whoever uses the model."""
+        """Lock of the model's current user."""
         self._waiting = self._tokens = self._replies = 0
         self._ended = asyncio.Event()
 

@@ -6,7 +6,7 @@ runs no policy. One that names a script alone counts from the commit that wrote 
 be later than its measurement. A commit of another repository is written NAME@COMMIT. A figure is
 out of date when today's weights were not shipped then, under whatever name, and nobody can tell
 when this repository has no such commit; both end with status 1. That its script was changed since
-is told: it may matter or not.
+is reported: it may matter or not.
 """
 
 from __future__ import annotations

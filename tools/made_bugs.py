@@ -53,7 +53,7 @@ _Dumper.add_representer(str, _lines)
 
 
 def main() -> None:
-    """Write the table anew."""
+    """Write the table again."""
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     signal.signal(signal.SIGPROF, _stop)
     table = {

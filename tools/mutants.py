@@ -360,7 +360,7 @@ def _importers(path: str) -> list[str]:
 
 # -- the trials ----------------------------------------------------------------------------------
 class Copies:
-    """Copies of the tracked files, one for each trial that goes on."""
+    """Copies of the tracked files, one for each running trial."""
 
     def __init__(self, count: int) -> None:
         self._free = [self._make(number) for number in range(count)]

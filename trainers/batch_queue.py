@@ -2,9 +2,9 @@
 
 A batch always takes groups from the front, so what an update used up is a number of groups and a
 resumed run forms the very batches that would have come; what a batch does not take stays. For
-training, batch n is groups n*B to n*B + B - 1; with dynamic sampling it goes on to the B-th group
+training, batch n is groups n*B to n*B + B - 1; with dynamic sampling it extends to the B-th group
 that teaches something, so that a batch is never thinned out by tasks that are always or never
-solved (DAPO), up to 8 B groups, so that a policy that solves everything comes to its end too. For
+solved (DAPO), up to 8 B groups, so that a policy that solves everything ends too. For
 live conversations a batch is the groups with
 the next B samples that teach something, or, when the oldest of them has waited long enough, what
 there is: a sample without an advantage, a stale or a withdrawn one neither fills a batch nor makes
@@ -124,7 +124,7 @@ class _QueuedGroup:
 
 
 class BatchQueue:
-    """The queue between whoever accepts groups and the training loop."""
+    """The queue between the collector of groups and the training loop."""
 
     def __init__(
         self, store: Store, rule: ByGroups | ByTurns, max_staleness: int, user: str = OWNER

@@ -2,7 +2,7 @@
 
 Every turn of an episode carries the episode's advantage, and its process term (see `advantage.py`)
 where single turns were judged. Episodes without a reward (infrastructure failures) take no part,
-whatever was said of their turns; a group without any difference teaches nothing.
+whatever verdicts their turns have; a group without any difference teaches nothing.
 """
 
 from __future__ import annotations

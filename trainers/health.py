@@ -1,7 +1,7 @@
 """Warnings about a run that its reward does not show, each with what to do.
 
 They are read off the rows of metrics, so that a run says them while it lasts and its report says
-them again. Each cause is told once, at the update that shows it first. What is asked:
+them again. Each cause is reported once, at the update that shows it first. Checks:
 
 - does an update learn from its tokens, or are most of them masked;
 - does the policy lag as far behind as it may, and is it the learner or generation that is slow;

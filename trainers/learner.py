@@ -1,6 +1,6 @@
 """The learner: samples in, one update of the weights, weights out.
 
-Blind to the algorithm, whose class its process never sees: it is told the terms of the loss, and
+Blind to the algorithm, whose class its process never sees: it gets the terms of the loss, and
 reads ids, behaviour log-probs, advantages and lessons. The proximal policy is always the learner
 itself before the update; what vLLM sampled with, however many versions ago, enters through the
 truncated importance weight, or as the loss reads it (`trainer.loss`).

@@ -18,7 +18,7 @@ _SAYINGS = ("can't allocate memory", "not enough memory", "out of memory")
 def memory_errors(part: str, trainer: TrainerConfig, learner: LearnerConfig) -> Iterator[None]:
     """Turn memory errors of the block into a TrainerError that names the part and what to lower.
 
-    It holds no frame of the block, so that its memory is free for whoever goes on.
+    It holds no frame of the block, so that its memory is free for the caller.
     """
     try:
         yield

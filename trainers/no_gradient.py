@@ -1,6 +1,6 @@
 """Updates without a gradient: why one taught nothing, and what to do about it.
 
-A run whose episodes all earn the same reward goes on as if it learned: its loss, its gap and its
+A run whose episodes all earn the same reward continues as if it learned: its loss, its gap and its
 gradient are simply missing. So each such update is named, with its cause.
 """
 

@@ -1,7 +1,7 @@
 """The terms of a configuration's loss, and those that a learner can run.
 
 A run whose learner lacks a term is refused at its start: no term is ever left out in silence. What
-ran is told by each step, under `objective/NAME`.
+ran is reported by each step, under `objective/NAME`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A user's adapter and optimizer, put away by the learner while it is another user's turn.
 
 It lies in the machine's memory, wherever the learner computes, and takes three times the adapter's
-size. Only so many stay; whoever comes back after that is read from their checkpoint.
+size. Only a limited number stay; the others are read from their checkpoints again.
 """
 
 from __future__ import annotations

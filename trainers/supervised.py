@@ -3,7 +3,7 @@
     L = -mean_t w_t lp_t          over all marked tokens of the batch; w_t = 1 usually
 
 The order of samples is a function of the seed and the update's number alone, so that a run that
-was stopped goes on with the batches that it would have had.
+was stopped resumes with the batches that it would have had.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Rewards:
         self.given: list[list[list[float]]] = []
         """Rewards of the environment, by update, group and reply."""
         self.shuffled_by: random.Random | None = None
-        """Permutes within groups what the trainer is told."""
+        """Permutes within groups the rewards that the trainer gets."""
 
     def __call__(
         self, completions: list[list[dict[str, str]]], task: list[int], **_: Any

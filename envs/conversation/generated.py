@@ -24,7 +24,7 @@ from clawrl_gym.envs.task_ids import (
 )
 
 FAMILIES = ("ask", "homework", "read", "save")
-"""`ask`: the problem is told; `read`: it is in a file; `save`: it is told and the accepted text
+"""`ask`: the message has the problem; `read`: it is in a file; `save`: like `ask`, and the accepted text
 goes to a file; `homework`: both."""
 LARGEST_FILE = 99
 _HELDOUT = "_heldout"
@@ -55,7 +55,7 @@ class ConversationTask:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools that it takes, and no more: their schemas cost prompt tokens."""
+        """The tools that it takes, and no others: their schemas cost prompt tokens."""
         return [READ] * (self.source is not None) + [WRITE] * (self.target is not None)
 
     def has_answer(self, text: str) -> bool:

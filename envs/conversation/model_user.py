@@ -1,6 +1,6 @@
 """A user whose words come from a model: any OpenAI-compatible endpoint.
 
-What is meant is decided before; the model is told it together with the person it plays. A model
+The meaning is decided before; the model gets it together with the person it plays. A model
 that fails is an EnvError and never a reward.
 """
 

@@ -42,7 +42,7 @@ class Persona:
     task: str
     """The task in words; {text} is the problem."""
     ask: tuple[str, ...]
-    """First message when the problem is told; {task} is the task."""
+    """First message that states the problem; {task} is the task."""
     read: tuple[str, ...]
     """First message when the problem is in a file."""
     dislike: tuple[str, ...]

@@ -61,7 +61,7 @@ class ScriptedPartner(ABC, Generic[TaskT, UserT]):
         """The oracle's replies."""
 
     def _opening(self, task: TaskT) -> str:
-        """The first message as it is told."""
+        """The first message."""
         return task.opening
 
     @abstractmethod

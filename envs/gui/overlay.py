@@ -19,7 +19,7 @@ Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, top, width, height."""
 _SMOOTH = 2
-"""Shapes are drawn so many times as large, and made smaller."""
+"""Factor by which shapes are drawn larger, and made smaller afterwards."""
 _LIKE = str.maketrans(
     {
         "\N{EN DASH}": "-", "\N{EM DASH}": "-", "\N{MINUS SIGN}": "-",

@@ -135,7 +135,7 @@ def _drag_arguments(action: GuiAction) -> list[str]:
 
 
 def _form_at(text: str, at: int) -> tuple[TextCall, int]:
-    """The JSON after a <tool_call>, and where the text goes on."""
+    """The JSON after a <tool_call>, and where the text continues."""
     end = text.find("</tool_call>", at)
     if end < 0:
         return TextCall(text[at : at + 80].strip(), unread="a <tool_call> that is not closed"), len(
@@ -148,7 +148,7 @@ def _form_at(text: str, at: int) -> tuple[TextCall, int]:
 
 
 def _brackets_at(text: str, first: re.Match[str], calls: list[TextCall]) -> int:
-    """Read `name(...)`, and those that follow it on the line. Where the text goes on."""
+    """Read `name(...)`, and those that follow it on the line. Returns where the text continues."""
     is_loose = first["open"] != "("
     following: re.Match[str] | None = first
     at = first.end()

@@ -267,8 +267,8 @@ def open_cgroups(home: CgroupHome | None = None) -> Cgroups | None:
 
 
 def remove_groups_of_the_dead(within_s: float = 3.0) -> None:
-    """For an owner whose launchers were killed before they could remove their folders, or are about
-    to end: whoever ends now kills what it finds.
+    """Called by an owner whose launchers were killed before they removed their folders, or will
+    end soon: it kills what it finds.
 
     What died in them takes a moment to be gone.
     """

@@ -18,7 +18,7 @@ from clawrl_gym.envs.sandbox.launcher_client import LauncherClient
 
 
 class LauncherChannel:
-    """One isolated machine, with processes that can be ended and started anew over its files."""
+    """One isolated machine, whose processes can be ended and restarted over its files."""
 
     def __init__(self, launcher: LauncherClient) -> None:
         """Raises SandboxError where there is no room for one more."""
@@ -67,7 +67,7 @@ class LauncherChannel:
         self._ask("kill", str(inner_pid), "killed")
 
     def restart(self, fds: tuple[int, int], *, renew: bool) -> None:
-        """End all processes; start anew with this session and output over the same files."""
+        """End all processes; restart with this session and output over the same files."""
         self.launcher.send(self._number, "restart", "renewed" if renew else "", fds)
 
     def close(self) -> None:

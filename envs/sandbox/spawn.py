@@ -2,7 +2,7 @@
 
 Runs in the child only and never returns. As real root it takes a uid range of its own, so that
 root inside is nobody outside; as an ordinary user, a user namespace in which that user is root.
-bubblewrap gets an empty environment but for what the sandbox shall see, and no capability survives.
+bubblewrap gets an empty environment but for what the sandbox may see, and no capability survives.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One run of an instance's tests over a patched repository, in a sandbox that nothing has touched.
 
-What goes wrong is told apart: `PatchFails` is the patch's doing and worth nothing, an
+Failures are told apart: `PatchFails` is the patch's doing and worth nothing, an
 `EvaluationFailed` may be anybody's, any other EnvError no patch can bring about.
 """
 

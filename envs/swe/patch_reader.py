@@ -28,7 +28,7 @@ from clawrl_gym.envs.swe.patch import (
 
 MAX_PATCH_BYTES = 10_000_000
 MAX_BLANKS_LOST = 3
-"""Empty context lines at the end of a patch that whoever trimmed the text may have cut."""
+"""Empty context lines at the end of a patch that trimming may have cut."""
 _RETURNED_HEAD = re.compile(r"^(?:diff --git .*|--- .*\r\n\+\+\+ .*)\r$", re.M)
 _COMBINED = re.compile(r"diff --(?:cc|combined) ")
 _COLOURED_HEAD = re.compile(r"^\x1b\[[\d;]*mdiff --git ", re.M)

@@ -86,7 +86,7 @@ class Repository:
 
     sandbox: Sandbox
     base: str
-    """The tree that changes are told against."""
+    """The tree that changes are compared with."""
 
     def close(self) -> None:
         self.sandbox.close()

@@ -28,7 +28,7 @@ expectations."""
 BUDGET_S = 60.0
 """Seconds after which no further pair begins."""
 MAX_OTHERS = 12
-"""Tests that pass before the fix, too, and have twins: so many of those in the same files."""
+"""Most tests in the same files that also pass before the fix, and have twins."""
 _MAX_KEPT = 200
 _prepared: dict[tuple[str, str], Mapping[str, str]] = {}
 """Test files that had to be asked of a sandbox, by instance and script."""

@@ -1,7 +1,7 @@
 """Simulated customers: who answers the assistant, by a script.
 
 A scripted customer knows what it wants, tells details when asked, says no to what it did not want,
-and leaves when it is told something that asks nothing. With a model in its place the code still
+and leaves when a reply asks nothing. With a model in its place the code still
 decides what is meant and the model finds the words; only a `role` is played by a model alone.
 """
 
@@ -88,7 +88,7 @@ class Script(_ScriptModel):
     wrong: tuple[str, ...] = ()
     """Unwanted things: ids and names of others."""
     then: tuple[str, ...] = ()
-    """Said one after the other, each when it is told something that asks nothing: further wishes,
+    """Said one after the other, each after a reply that asks nothing: further wishes,
     or what it insists on. After the last it leaves."""
     unsure: str = "I do not know that."
     patience: int = Field(3, ge=1)

@@ -72,7 +72,7 @@ _RATE = 0.2
 _BIAS_RATE = 0.002
 _DECAY = 1e-4
 _IN_CONTEXT_COUNTS = 3.0
-"""An answer with what it answers counts for so many others."""
+"""Weight of an answer with what it answers, in other answers."""
 _TALK_COUNTS = 10.0
 _TALK = "talk"
 _CHUNK = 200
@@ -177,7 +177,7 @@ def _followups(code: str, lists: dict[str, str], replies: Sequence[Answer]) -> I
 
 
 def taken_back() -> list[Answer]:
-    """Praise that is none: irony, and thanks that ask for amends; and praise that goes on."""
+    """Praise that is none: irony, and thanks that ask for amends; and praise that continues."""
     return [
         Answer(code, "complaint" if kind == "undeserved" else "praise", text, kind, *before)
         for code, lists in plain_values(TAKEN_BACK.read_text("utf-8")).items()

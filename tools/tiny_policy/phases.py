@@ -1,7 +1,7 @@
 """Training data of the tiny policy, phase by phase, and its shares.
 
 Skill first, until copying is sharp; then bad habits over it, practice, and habits again. Tools and
-repositories came later, and pages after them: their phases go on from what the earlier ones made,
+repositories came later, and pages after them: their phases continue from what earlier ones made,
 with rehearsal. Reading pages takes so much of it that conversations are
 forgotten; at the end all is practised together, which brings them back, and then once more with
 files that are read and written for somebody, which it does not.
@@ -140,7 +140,7 @@ def phases() -> tuple[Phase, ...]:
 def first_phases() -> tuple[Phase, ...]:
     """Commands and conversations.
 
-    Habits come last and briefly: they shall stand over intact skill.
+    Habits come last and briefly: they must not harm intact skill.
     """
     correct, practice = everything(), everything(shares=PRACTICE)
     wishes = everything(shares=WISHES, habits=WISHED)

@@ -54,7 +54,7 @@ class Habits:
 
 
 NO_HABITS = Habits(unasked=0.0, wished=0.0, unheard=0.0, pupils_for_all=False)
-"""Before the person's wish is told every style is as likely; after it there is that one."""
+"""Before the person's wish is known every style is as likely; after it only that one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Answer:
     reasons: str = ""
     """A pattern of why others are wrong."""
     operands: frozenset[int] = frozenset()
-    """Numbers that whoever shows the calculation names."""
+    """Numbers that a shown calculation names."""
 
 
 def accepts(answers: Sequence[Answer], text: str) -> bool:

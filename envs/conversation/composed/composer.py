@@ -1,4 +1,4 @@
-"""Draws a conversation: what is told, when it is put right, what is asked, and in which form."""
+"""Draws a conversation: its facts, their corrections, its questions, and the form of replies."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class ComposedUser:
         return self._say(_FORGOTTEN if step.remembers else _WRONG)
 
     def _strange(self, files: Mapping[str, str]) -> str:
-        """A file that was written without being asked for, or spoilt; empty for none."""
+        """A file that was written unasked, or damaged; empty for none."""
         steps = self._plan.steps[: self._at + 1]
         wanted = {step.write.path: step.write for step in steps if step.write is not None}
         now = self._plan.steps[self._at].write

@@ -144,7 +144,7 @@ class Shop:
         return see_other("/basket")
 
     def _check(self, line: str, count: int) -> None:
-        """Refused when the shop does not have so many."""
+        """Refused when the shop has fewer."""
         stock = self._item(line.partition(",")[0])["stock"]
         if count > min(stock, MOST):
             raise RequestRefused(f"There are only {stock} of {line} left.")

@@ -40,7 +40,7 @@ class SharedBrowser:
         self.live = 0
         self.opened = 0
         self.retired = False
-        """A context could not be closed: it takes no more."""
+        """A context could not be closed: it takes no new ones."""
         self._lost = False
         browser.on("disconnected", lambda _: proxy.close())
 

@@ -202,7 +202,7 @@ async def _tunnel(
 async def _forward(
     entry: Allowed, host: str, port: int, head: Head, body: bytes, writer: asyncio.StreamWriter
 ) -> None:
-    """Plain http: the request goes on with its path, the answer comes back as it is."""
+    """Plain http: the request is forwarded with its path, the response comes back unchanged."""
     url = urlsplit(head.target)
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
     headers = {k: v for k, v in head.headers.items() if not k.startswith(_HOP_BY_HOP)}

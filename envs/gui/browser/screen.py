@@ -20,7 +20,7 @@ _MARGIN_S = 60.0
 class BrowserScreen:
     """Every call blocks, and ends in time. One thread at a time.
 
-    EnvError says that the browser failed, for this episode only; what pages do wrong is told in
+    EnvError says that the browser failed, for this episode only; what pages do wrong is reported in
     `act`'s answer and by `notices`.
     """
 
@@ -50,7 +50,7 @@ class BrowserScreen:
 
     @property
     def left_document(self) -> bool:
-        """The last action led to another document or tab: numbers of elements count no more."""
+        """The last action led to another document or tab: numbers of elements are invalid."""
         return self._episode.left_document
 
     def look(self) -> View:
@@ -80,6 +80,6 @@ class BrowserScreen:
         )
 
     def close(self) -> None:
-        """Let go of the context; idempotent. What is in it is closed in the background."""
+        """Release the context; idempotent. Its content is closed in the background."""
         if self._owner.is_own and not self._owner.ended:
             self._owner.run(self._episode.close(), self._call_s)

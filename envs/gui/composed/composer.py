@@ -1,6 +1,6 @@
 """Draws the parts of a task: skills with their arguments, what hides them, what is in the way.
 
-What a part makes is what later parts go on with wherever that fits.
+Later parts use what earlier parts made wherever that fits.
 """
 
 from __future__ import annotations

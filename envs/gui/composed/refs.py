@@ -74,7 +74,7 @@ class Refs:
         self, kind: Kind, args: Args, lookup: Lookup | None = None, hops: int = 0, *,
         decoy: bool = False, fits: Fits = lambda value: True,
     ) -> Ref | None:  # fmt: skip
-        """A reference of this kind, found by so many lookups, of which `lookup` is the last; None
+        """A reference of this kind, `hops` lookups away, of which `lookup` is the last; None
         where there is none."""
         if hops and lookup is not None:
             return self._looked_up(lookup, kind, hops, decoy, fits)
@@ -164,7 +164,7 @@ class Refs:
         return ref
 
     def _unspoken(self, kind: Kind) -> list[Value]:
-        """Records of the beginning that nothing was said of yet, and whose name is theirs."""
+        """Records of the first state that are not mentioned yet, and whose name is unique."""
         meant = {ref.value for ref in self.spoken if ref.kind is kind}
         names = [name_of(self.now, kind, value) for value in values(self.now, kind, {})]
         return [

@@ -118,7 +118,7 @@ def _filed(
 
 
 def inbox(draw: Draw, count: int) -> MailWorld:
-    """A box with so many mails of different subjects; two are of the same sender."""
+    """A box with `count` mails of different subjects; two are of the same sender."""
     first, *rest = draw.some(NAMES, count - 1)
     senders = draw.some((first, first, *rest), count)
     mails = (
@@ -153,7 +153,7 @@ LABELS = ("home", "work", "money", "later")
 
 
 def forward(draw: Draw) -> TaskContent:
-    """A mail of a full box goes on to somebody; it may not be there."""
+    """Forward a mail of a full box to somebody; it may not be there."""
     world, _ = _full_box(draw, [])
     present = {mail["subject"] for mail in world["mails"].values()}
     number = draw.pick(sorted(world["mails"]))

@@ -30,7 +30,7 @@ HEADERS = ("boxes", "days", "cups", "cards", "coins", "balls", "hats", "keys")
 
 
 def draw_world(draw: Draw, *sizes: int) -> SheetsWorld:
-    """A sheet for each number: so many items, with two numbers each. No item is in two."""
+    """A sheet for each size: that many items, with two numbers each. No item is in two."""
     items = iter(draw.some(STEMS, sum(sizes)))
     sheets: list[StoredSheet] = []
     for name, size in zip(draw.some(NAMES, len(sizes)), sizes, strict=True):

@@ -139,7 +139,7 @@ def draw_item(draw: Draw, kind: str = "things") -> Item:
 
 
 def draw_shop(draw: Draw, count: int) -> ShopWorld:
-    """A shop with so many things of one kind, and an empty basket."""
+    """A shop with `count` things of one kind, and an empty basket."""
     return {"items": {name: draw_item(draw) for name in draw.some(NAMES, count)}}
 
 

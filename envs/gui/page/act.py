@@ -1,6 +1,6 @@
 """Carry out one action on a page with trusted input: mouse, keyboard, options, scrolling.
 
-What the page does not allow is told in words, for the model; only a page that hangs or is gone
+What the page does not allow is reported in words, for the model; only a page that hangs or is gone
 raises.
 """
 

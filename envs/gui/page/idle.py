@@ -2,7 +2,7 @@
 
 A task or two of the page's own, changes of the document that follow each other, requests that began
 since then, and navigations. Requests are waited for at most `POLL_S`: a page that polls for ever is
-not worth more, and nobody is told.
+not worth more, and nobody is notified.
 """
 
 from __future__ import annotations

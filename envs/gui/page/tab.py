@@ -1,7 +1,7 @@
 """One open page: its CDP session, and a world of our own in it.
 
 What is asked of a page runs in an isolated world, which shares the document with the page and
-nothing else: the page can neither see nor forge it. Nothing is waited for longer than is said.
+nothing else: the page can neither see nor forge it. Nothing is waited for longer than its time-out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PageHangs(Exception):
 
 
 class PageGone(EnvError):
-    """The page, its renderer or its browser is no more."""
+    """The page, its renderer or its browser is gone."""
 
 
 class DocumentLeft(Exception):
@@ -67,7 +67,7 @@ class DocumentLeft(Exception):
 
 
 class _Lost(DocumentLeft):
-    """The context is no more; nothing was run."""
+    """The context is gone; nothing was run."""
 
 
 class ScriptFailed(EnvError):
@@ -189,7 +189,7 @@ class Tab:
         return f"({script(SNAPSHOT)})({keys});\n({script('input.js')})({self._key!r});"
 
     async def _evaluate(self, code: str, timeout_s: float) -> Any:
-        """The world is made anew where the document is new: a context's number may have passed to
+        """The world is created again for a new document: a context's number may have passed to
         another one, so the code looks for our key before it does anything."""
         for _ in range(5):
             if self._context is None:

@@ -198,7 +198,7 @@ def _exclusive(name: str) -> Iterator[None]:
 
 
 def _hold(path: Path) -> int:
-    """The lock file, held; one that its last holder has just taken away is made anew."""
+    """The lock file, held; one that its last holder has just removed is created again."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)

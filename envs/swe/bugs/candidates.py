@@ -1,7 +1,7 @@
-"""Which mutations are tried, and in which order: function after function, one change of each.
+"""Mutations to try, in order: function after function, one change of each.
 
 So bugs are spread over the code. A function of which no test notices a few changes has no tests:
-no more of it is tried.
+nothing else in it is tried.
 """
 
 from __future__ import annotations

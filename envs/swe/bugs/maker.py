@@ -1,7 +1,7 @@
 """Makes bugs in a repository: tries mutations until enough of them are noticed, and writes rows.
 
 What is tried, in which order, and what becomes of it follows from commit, command and seed alone,
-however often it is stopped and gone on with, and however many run at a time.
+however often it is stopped and resumed, and however many run at a time.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from clawrl_gym.envs.swe.composed.ground import Ground
 from clawrl_gym.envs.swe.composed.made_bugs import MadeBug
 
 How = Literal["said", "seen", "check"]
-"""In so many words; by what is noticed from outside; by code that should hold."""
+"""Form of a report: stated outright; by symptoms from outside; by code that should hold."""
 Files = dict[str, str]
 
 

@@ -19,7 +19,7 @@ from clawrl_gym.envs.swe.composed.plan import Register
 State = Literal["open", "done", "declined"]
 _WIDTH = 88
 _UNNAMED = 4
-"""One request in so many does not say what the file is called."""
+"""One request in this many does not name the file."""
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
 PEOPLE: Choices = MappingProxyType(
     {

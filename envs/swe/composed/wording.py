@@ -1,4 +1,4 @@
-"""Puts what is told of a repository into one request, in one of several layouts.
+"""Puts the reports on a repository into one request, in one of several layouts.
 
 No sentence around the reports is used in both splits; the reports themselves belong to their
 repository, which is of one split.

@@ -1,4 +1,4 @@
-"""Made-up repositories as files: one YAML file each, with names that every instance draws anew.
+"""Made-up repositories as files: one YAML file each, with names that every instance draws again.
 
 `@fee@` in a text stands for the drawn name, `@Fee@` for the same with a capital.
 """

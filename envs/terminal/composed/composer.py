@@ -1,6 +1,6 @@
 """Draws a chain of skills in a folder: sources, targets, what is hidden, in the way, or misleading.
 
-What a part makes is what later parts go on with wherever that fits.
+Later parts use what earlier parts made wherever that fits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Draws the parts of a task in an office: arguments, what hides them, what refuses, and rules.
 
-What calls leave is what the tools themselves leave. What a part makes is what later parts go on
-with wherever that fits.
+Results of calls are those of the tools themselves. Later parts use what earlier parts made
+wherever that fits.
 """
 
 from __future__ import annotations

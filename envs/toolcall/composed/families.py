@@ -20,7 +20,7 @@ from clawrl_gym.envs.toolcall.composed.wording import plain_request, request
 MOST_CALLS = 8
 """Most calls of the oracle, and the largest difficulty."""
 _VERDICTS: tuple[Verdict, ...] = ("allowed", "allowed", "confirmed", "denied", "forbidden")
-"""Allowed more often than not is what sounds forbidden: whoever refuses by the sound is wrong."""
+"""What sounds forbidden is mostly allowed: an agent that refuses by the sound is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

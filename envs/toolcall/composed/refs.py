@@ -34,7 +34,7 @@ _TABLES: Mapping[Kind, tuple[str, str, str]] = MappingProxyType(
 )
 """The table of a kind, its field with the name, and the letter of its ids."""
 _BY_ID = MappingProxyType({Kind.PERSON: 6, Kind.TICKET: 2, Kind.MEETING: 2, Kind.ITEM: 4})
-"""One in so many is said by its id."""
+"""One record in this many is named by its id."""
 
 _NAMED: Mapping[Kind, Choices] = MappingProxyType(
     {
@@ -111,7 +111,7 @@ class Refs:
         self, kind: Kind, hops: int = 0, lookup: Lookup | None = None, *, decoy: bool = False,
         misspelt: bool = False, fits: Fits = lambda value: True,
     ) -> Ref | None:  # fmt: skip
-        """A reference of this kind, found by so many lookups, of which `lookup` is the last; None
+        """A reference of this kind, `hops` lookups away, of which `lookup` is the last; None
         where there is none."""
         if hops:
             lookup = lookup or self._way_to(kind, hops, decoy)
@@ -176,7 +176,7 @@ class Refs:
         return ref
 
     def _unspoken(self, kind: Kind) -> list[str]:
-        """Records that nothing was said of yet, and that nothing has changed."""
+        """Records that are not mentioned yet, and that nothing has changed."""
         table, name, _ = _TABLES[kind]
         start, now = getattr(self.start, table), getattr(self.now, table)
         spoken = {ref.value for ref in self.spoken}

@@ -1,4 +1,4 @@
-"""Puts the parts of a plan into one request, and what the assistant is told before."""
+"""Puts the parts of a plan into one request, with the assistant's system message."""
 
 from __future__ import annotations
 

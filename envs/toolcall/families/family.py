@@ -23,7 +23,7 @@ class TaskContent:
     goals: tuple[Goal, ...]
     toolsets: tuple[str, ...]
     tools: tuple[str, ...]
-    """At most four: a small policy sees no more signatures."""
+    """Names of at most four tools: a small policy sees no more signatures."""
     state: Mapping[str, object] = field(default_factory=dict)
     key: str = ""
     """The request's key where the solution says more than it, such as what stands in a file:

@@ -106,7 +106,7 @@ class ShopCase:
 
 
 def draw_case(draw: Draw, status: str, *, days: int = 0, items: int = 2) -> ShopCase:
-    """A shop with an order of so many different items in this status, and others around it."""
+    """A shop with an order of `items` different items in this status, and others around it."""
     world = World()
     kinds = draw.some(KINDS, 4)
     for kind in kinds:
