@@ -24,8 +24,8 @@ from clawrl_gym.envs.task_ids import (
 )
 
 FAMILIES = ("ask", "homework", "read", "save")
-"""`ask`: the message has the problem; `read`: it is in a file; `save`: like `ask`, and the accepted text
-goes to a file; `homework`: both."""
+"""`ask`: the message has the problem; `read`: it is in a file; `save`: like `ask`, and the accepted
+text goes to a file; `homework`: both."""
 LARGEST_FILE = 99
 _HELDOUT = "_heldout"
 _SPEAKERS = {**PERSONAS, **{f"{name}{_HELDOUT}": p for name, p in HELDOUT_PERSONAS.items()}}
