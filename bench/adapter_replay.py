@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=3)
     parser.add_argument("--ranks", type=int, nargs="+", default=[16])
     parser.add_argument("--alphas", type=int, nargs="+", default=[32, 256])
-    parser.add_argument("--lr", type=float, default=None, help="the run's own if it is left out")
+    parser.add_argument("--lr", type=float, default=None, help="default: the run's own")
     options = parser.parse_args()
     values: dict[str, Any] = dict(read_config_values(options.run / "config.yaml"))
     if options.lr is not None:

@@ -69,7 +69,7 @@ def _sabotage(word: str) -> int:
             lost += 1
             print(f"  no grade: workspace: {name}: {str(error)[:200]}")
     env.close()
-    print(f"{'workspaces that are spoilt':32} {len(names):7} {rewarded:8} {lost:8}")
+    print(f"{'sabotaged workspaces':32} {len(names):7} {rewarded:8} {lost:8}")
     return rewarded + lost
 
 

@@ -28,8 +28,8 @@ LABELS = {"complaint": (-1,), "praise": (1,), "neutral": (0, 1)}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--base-url", help="of an OpenAI-compatible server")
-    parser.add_argument("--model", help="its first one unless named")
+    parser.add_argument("--base-url", help="URL of an OpenAI-compatible server")
+    parser.add_argument("--model", help="default: the server's first model")
     parser.add_argument("--each", type=int, default=6, help="answers of each kind and language")
     parser.add_argument("--scripted", action="store_true", help="a server of its own")
     args = parser.parse_args()

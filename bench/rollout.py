@@ -226,7 +226,7 @@ async def bench(levels: Sequence[int], seconds: float, workers: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--in-flight", type=int, nargs="+", default=[128, 1000, 2000])
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each measurement")
     parser.add_argument("--workers", type=int, default=1, help="Ray actors; 0: this process")
     options = parser.parse_args()
     asyncio.run(bench(options.in_flight, options.seconds, options.workers))

@@ -441,7 +441,7 @@ def main() -> int:
     parser.add_argument("--hours", type=int, default=6)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--attack", action="append", choices=ATTACKS)
-    parser.add_argument("overrides", nargs="*", help="of `serve`, such as live.user_share=0.5")
+    parser.add_argument("overrides", nargs="*", help="keys such as live.user_share=0.5")
     options = parser.parse_args()
     overrides = [*(WITHOUT if options.without else ()), *options.overrides]
     print(

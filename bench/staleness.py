@@ -100,7 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--most", type=int, default=12, help="versions for each age")
-    parser.add_argument("--temperature", type=float, default=1.0, help="of the run's sampling")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of the sampling")
     options = parser.parse_args()
     print(*lines(measure(options.run, AGES, options.most, options.temperature)), sep="\n")
 

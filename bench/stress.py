@@ -411,12 +411,12 @@ async def run(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=1.0, help="of the flood")
+    parser.add_argument("--minutes", type=float, default=1.0, help="duration of the flood")
     parser.add_argument("--policy", choices=("vllm", "sleeping"), default="vllm")
     parser.add_argument("--context", type=int, default=2048, help="tokens; of the sleeping one")
     parser.add_argument("--at-once", type=int, default=60, help="the flood's requests for replies")
     parser.add_argument("--role", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of serve")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="keys of serve")
     options = parser.parse_args()
     if options.role:
         print(json.dumps(play(options.role[0], json.loads(options.role[1]))))

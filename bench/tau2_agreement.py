@@ -412,7 +412,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1600, help="changed ones, of all domains")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--domains", nargs="+", choices=DOMAINS, default=DOMAINS)
-    parser.add_argument("--show", type=int, default=10, help="so many disagreements")
+    parser.add_argument("--show", type=int, default=10, help="disagreements to show")
     parser.add_argument("--whole", action="store_true")
     options = parser.parse_args()
     count: Counter[tuple[str, str, str]] = Counter()

@@ -193,9 +193,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--conversations", type=int, default=16, help="of a user in a round")
+    parser.add_argument("--conversations", type=int, default=16, help="for a user in a round")
     parser.add_argument("--problems", type=int, default=40, help="held-out ones for each score")
-    parser.add_argument("--dir", type=Path, help="kept, and gone on with")
+    parser.add_argument("--dir", type=Path, help="folder that is kept, and resumed")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     options, overrides = parser.parse_known_args()
     with tempfile.TemporaryDirectory(prefix="users-") as root:

@@ -259,11 +259,11 @@ def _parse(
     command = commands.add_parser(
         "validate", help="play every task: the oracle must earn 1.0 and doing nothing 0.0"
     )
-    command.add_argument("path", metavar="PATH", help="the tasks, as the environment names them")
+    command.add_argument("path", metavar="PATH", help="value of env.tasks or env.instances")
     command.add_argument("--sandbox", choices=("auto", *SANDBOXES.builtin), default="auto")
     command.add_argument("--split", choices=("all", *_SPLITS), default="all")
     command.add_argument("--ids", help="only these tasks, separated by commas")
-    command.add_argument("--limit", type=count, help="only so many tasks")
+    command.add_argument("--limit", type=count, help="only this many tasks")
     command.add_argument(
         "--jobs", type=count, default=min(4, os.cpu_count() or 1), help="tasks at a time"
     )

@@ -96,7 +96,7 @@ class TransformersEngine(cg.Engine):
         await self.stage(version, weights, "share")
         await self.switch(version)
 
-    # What its clients ask.
+    # Questions of its clients.
 
     @property
     def renderer(self) -> ChatRenderer:

@@ -297,7 +297,7 @@ class Tests:
         lines = range(mutant.span[0], mutant.span[2] + 1)
         contexts = {one for line in lines for one in by_line.get(line, []) if one}
         first: list[str] = []
-        if not contexts:  # a line that runs when the module is imported: whoever runs the module
+        if not contexts:  # a line that runs when the module is imported: tests of the module
             contexts = {one for ones in by_line.values() for one in ones if one}
             first = [_OF_CONFIGURATION] if "config" in mutant.path else []
         ids = sorted({context.partition("|")[0] for context in contexts})

@@ -233,7 +233,7 @@ class TrainLoop:
     async def _return(self, version: int, earlier: int) -> Update:
         new = version + 1
         with self._timeline.span("train", "return", version=new, to=earlier):
-            if self._kept.needs_checkpoint(version):  # where it goes on if that fails
+            if self._kept.needs_checkpoint(version):  # where it resumes if that fails
                 await self._learner.save_checkpoint(str(self._kept.folder(version)))
             await self._load(earlier, version)
             publication, folder = await self._serve_again(earlier, new)

@@ -143,7 +143,7 @@ class ReadySandboxes:
             unwanted, shelf = self._unwanted(), self._wanted()
             if not unwanted and shelf is None:
                 if self._closed or not self._shelves:
-                    self._thread = None  # whoever takes one from here on starts the next
+                    self._thread = None  # the next take starts a new thread
                     return False
                 self._changed.wait(_IDLE_S / 4)
         for sandbox in unwanted:
@@ -167,7 +167,7 @@ class ReadySandboxes:
     def _add_to(self, shelf: _Shelf) -> None:
         try:
             sandbox = shelf.template.start()
-        except ClawError as error:  # whoever needs one next hears it
+        except ClawError as error:  # reported to the next caller
             _log.debug("no sandbox was made ready: %s", error)
             shelf.taken = 0
             return

@@ -54,7 +54,7 @@ def main() -> None:
         signal.setitimer(signal.ITIMER_REAL, request["timeout_s"])  # ends an orphan too
         try:
             answer = _ANSWERS[request["kind"]](request)
-        except Exception as error:  # noqa: BLE001 - the border: told to the owner
+        except Exception as error:  # noqa: BLE001 - the border: reported to the owner
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(json.dumps(answer) + "\n")

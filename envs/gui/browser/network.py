@@ -130,7 +130,7 @@ async def _on_a_thread(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 (told where it is waited for)
+        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
             future.set_exception(error)
 
     threading.Thread(target=run, name="site", daemon=True).start()
