@@ -1,4 +1,4 @@
-"""A user with a problem and a wish that is not said."""
+"""A user with a problem and a wish that the first message does not say."""
 
 GYM_ID = "ClawRL/Conversation-v0"
 """Id for `gymnasium.make`."""

@@ -56,7 +56,7 @@ class Persona:
     missing: tuple[str, ...]
     """The file is not there, or does not hold what was accepted."""
     leave: tuple[str, ...] = ("never mind, i will do it myself", "forget it, i give up")
-    """The last word of a person who has complained often enough."""
+    """Last words of a person who has complained often enough."""
 
 
 _STUDENT = Persona(

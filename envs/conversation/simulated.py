@@ -1,4 +1,4 @@
-"""Conversations with one user: a problem or a question, and a wish that is not said."""
+"""Conversations with one user: a problem or a question, and a wish that is not said at first."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Film:
             self._frames = self._frames[::2]
 
     def end(self, shot: Callable[[], bytes]) -> None:
-        """The page that is left, unless the last reply only said that it is the end."""
+        """Add the last page, unless the last reply only said that it is the end."""
         newest = self._newest
         if newest is None or any(attempt.action.kind not in ENDINGS for attempt in newest.attempts):
             self._last_page = FilmFrame(0, _picture(shot), View("", "", ()))

@@ -1,4 +1,4 @@
-"""A task on web pages: where it begins, how it is solved, and what is looked at in the end."""
+"""A task on web pages: its start, its solution, and what its grade reads."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from clawrl_gym.envs.conversation.composed.sums import results_for
 from clawrl_gym.envs.conversation.problems import without_labels
 
 MAX_CHARS = 1_200
-"""A longer text is read by nobody."""
+"""Most characters of a reply; a longer one is not read."""
 _REJECTING = (
     r"instead of|rather than|no longer|previously|formerly|originally|initially"
     r"|(?:down|up|(?:corrected|changed|updated)(?: it| this| that)?|correction) from"
@@ -78,8 +78,8 @@ def accepts(answers: Sequence[Answer], text: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """Without the names of files, comments, and what is struck out: nothing there is said. Days
-    are spelt out."""
+    """The text without names of files, comments, and what is struck out: nothing there is said.
+    Days are spelt out."""
     return _SHORT_DAYS.sub(_whole_day, _PATH.sub(" ", _HIDDEN.sub(" ", text)))
 
 
@@ -102,7 +102,7 @@ def _reads(answers: Sequence[Answer], text: str) -> bool:
 
 
 def _is_open(text: str) -> bool:
-    """Whether one number or another is said; the same in two ways is no other."""
+    """Whether it leaves open which of two numbers is meant; one number in two ways is not open."""
     return any(numbers_in(one) != numbers_in(other) for one, other in _OR.findall(text))
 
 

@@ -57,7 +57,7 @@ def _any_ask(composer: Composer, draw: Draw) -> None:
 
 
 def _back(composer: Composer, draw: Draw) -> None:
-    """A question that takes what was said before."""
+    """A question that needs what was said before."""
     known = [kind for kind in composer.known if kind != "diet"]
     if draw.below(8) == 0:
         composer.first_answer()

@@ -67,7 +67,7 @@ def spoken(plan: Plan, seed: str) -> list[str]:
 
 
 def is_sound(plan: Plan) -> bool:
-    """Whether all that is asked for, in the form that is wished, can be said."""
+    """Whether all that is asked for can be said in the wished form."""
     for at, (step, said) in enumerate(zip(plan.steps, spoken(plan, ""), strict=True)):
         write = step.write
         files = {} if write is None else {write.path: file_content(write.holds)}

@@ -29,7 +29,7 @@ _RUN = re.compile(r"[\d.()+\-*/= ]+")
 
 
 def results_for(text: str, values: Collection[float]) -> str:
-    """The text with each chain of sums that comes to one of these numbers as this number."""
+    """The text with each chain of sums that gives one of these numbers replaced by this number."""
     plain = _TIMES.sub(" * ", _MARKS.sub(" ", text).translate(_SIGNS))
     return _RUN.sub(lambda run: _result(run.group(), values), plain)
 

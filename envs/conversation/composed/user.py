@@ -101,7 +101,7 @@ class ComposedUser:
         return Reaction(self._say(_THANKS), over=True, satisfied=True)
 
     def _complain(self, about: str, words: str, was_said: bool) -> Reaction:
-        """A first complaint about what nobody could know costs nothing."""
+        """Complain; a first complaint about what nobody could know costs nothing."""
         self._complaints[about] += 1
         if was_said or self._complaints[about] > 1:
             self._failed.add(about)

@@ -43,7 +43,7 @@ TEMPLATES = jinja2.Environment(
 
 
 class RequestRefused(Exception):
-    """The request cannot be served; nothing has changed. The text is for the one who asked."""
+    """The request cannot be served; nothing has changed. The text is for the client."""
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)

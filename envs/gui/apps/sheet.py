@@ -59,7 +59,7 @@ class Grid:
     rows: list[list[str]]
     """Text that was written into the cells."""
     locked: list[str]
-    """Names of cells that nobody can change."""
+    """Names of locked cells."""
 
     @property
     def path(self) -> str:

@@ -23,7 +23,7 @@ class LoopThread:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._stopping = threading.Lock()
-        """Taken by the first who closes: a second stop would end the cleaning up too soon."""
+        """Taken by the first closer: a second stop would end the clean-up too soon."""
         self._ended = False
         """True once no work is accepted any more: it would be waited for in vain."""
         self._loop = asyncio.new_event_loop()

@@ -31,7 +31,7 @@ class Allowed:
     host: str
     port: int | None = None
     below: bool = False
-    """Every host below it, but only at public addresses: who owns the names is not known."""
+    """Every host below it, but only at public addresses: the names' owners are not known."""
 
     @staticmethod
     def read(written: str) -> Allowed:

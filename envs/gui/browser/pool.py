@@ -227,7 +227,7 @@ class ProcessBrowsers:
             self._end = loop.call_later(self._linger_s, lambda: self.later(self._close_idle()))
 
     def later(self, work: Coroutine[None, None, None]) -> None:
-        """Do this, and let nobody wait for it."""
+        """Run work in the background."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -183,7 +183,7 @@ def _tmp(settings: SupervisorSettings) -> str:
 def _confine(
     bwrap: str, executable: str, arguments: list[str], uid: int, handover: socket.socket
 ) -> list[str]:
-    """Into a net of its own, as nobody; the command that does the rest."""
+    """Confine it to its own network, as user nobody; returns the command that does the rest."""
     folder = os.path.dirname(executable)  # noqa: PTH120
     elsewhere = not executable.startswith("/usr/")
     if elsewhere and os.geteuid() == 0:
@@ -216,7 +216,7 @@ def _confine(
 
 
 def _show(folder: str) -> str:
-    """Root's own files are not read by nobody: show this folder where it can be."""
+    """Show this folder to the user nobody, who cannot read root's own files."""
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.make_mounts_private()
     tree = kernel.open_tree(folder)  # before the stage, which may hide it

@@ -66,7 +66,7 @@ HOURS = range(OPEN // 60, CLOSE // 60)
 _SIZES = (4, 5)
 """Rows of the sheets."""
 _GAP = 3
-"""Between numbers of events and of mails, so that there is room for namesakes."""
+"""Gap between numbers of events and of mails, so that there is room for namesakes."""
 
 
 class Cast:

@@ -60,13 +60,13 @@ class Twist:
     lookup: str = ""
     """The last of them; empty: any."""
     decoy: bool = False
-    """A record that is called as one of its arguments is."""
+    """A record with the same name as one of its arguments exists."""
     obstacle: str = ""
     """Obstacle: a name of `OBSTACLES`."""
     hedge: bool = False
-    """The request says what to do if something is in the way, and nothing is."""
+    """The request says what to do about an obstacle, and there is none."""
     holds: bool | None = None
-    """Whether it is so already, where the request says "unless"; None: it does not."""
+    """Whether the wanted state holds already, if the request says "unless"; None: it does not."""
     last: bool = False
     """It ends a composition that has to belong to the split."""
 
@@ -114,7 +114,7 @@ class Composer:
         raise Unfit
 
     def add_part(self, part: Part) -> None:
-        """A part that was made elsewhere, of deeds that are carried out. Raises Unfit."""
+        """Add a part that was made elsewhere, of deeds that are carried out. Raises Unfit."""
         if not self._is_as_meant(part.deeds, refused=False) or not self._try(lambda: part):
             raise Unfit
 
@@ -141,7 +141,7 @@ class Composer:
         return False
 
     def _carry_out(self, part: Part) -> bool:
-        """Whether the part changes something, unless it is so already, and slips show."""
+        """Carry out a part; whether it changes something, or holds already, and slips show."""
         if part.said is None:
             before = self._settled(())
             after = self._settled(part.deeds)
@@ -344,7 +344,7 @@ def _blind(
 
 
 def _once_more(skill: Skill, args: Mapping[str, Ref]) -> tuple[Deed, ...]:
-    """Deeds that do harm where it is so already; empty: no harm."""
+    """Deeds that do harm where the wanted state holds already; empty: no harm."""
     if skill.name == "switch_setting":
         return (deed_of(skill, args, switch=OFF if args["switch"].value == ON else ON),)
     if skill.name == "set_count":

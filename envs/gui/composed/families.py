@@ -160,4 +160,4 @@ FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for famil
 """Sorted by name."""
 
 PLAIN_FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _PLAIN})
-"""So many things to do on one page, said plainly; three are never trained on. Sorted by name."""
+"""Families of this many things to do on one page; three are never trained on. Sorted by name."""

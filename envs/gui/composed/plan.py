@@ -52,11 +52,11 @@ class Part:
     near: tuple[Deed, ...] = ()
     """The same in a wrong but near solution."""
     blind: tuple[Deed, ...] = ()
-    """The same by who looks at nothing but names in the request."""
+    """The same by an agent that looks at nothing but names in the request."""
     glances: tuple[tuple[str, Value], ...] = ()
-    """Lookups that are made by who looks nothing else up, and of what: those of a question."""
+    """Lookups, and of what, by an agent that looks nothing else up: those of a question."""
     spoils: tuple[Deed, ...] = ()
-    """Deeds that replace `blind` where it is so already; empty: `blind` as it is."""
+    """Deeds that replace `blind` where the wanted state holds already; empty: `blind` as it is."""
     misled: bool = False
     """Whether doing that is wrong."""
     found: tuple[Found, ...] = ()
@@ -74,7 +74,7 @@ class Part:
     obstacles: int = 0
     decoys: int = 0
     holds: bool = False
-    """It is so already: the oracle looks, and leaves it."""
+    """The wanted state holds already: the oracle looks, and leaves it."""
     said: Said | None = None
     """Answer of a question."""
 
@@ -116,7 +116,7 @@ class Plan:
 
     @property
     def decoys(self) -> int:
-        """Records that are called as others are that are meant."""
+        """Number of records with the same name as one that is meant."""
         return sum(part.decoys for part in self.parts)
 
     @property
@@ -163,7 +163,7 @@ class Plan:
                 yield self._turns(wrong, (), right)
 
     def blind(self, order: Sequence[int]) -> Turns:
-        """All that the request names, in the order of its text, by who looks at nothing else."""
+        """The named work in the order of the request, by an agent that looks at nothing else."""
         desk, said = self.start.copy(), None
         turns: list[tuple[Step, ...]] = []
         for part in (self.parts[i] for i in order):

@@ -203,7 +203,7 @@ class Refs:
         return (max if kind is Kind.MAIL else min)(one, other, key=int)
 
     def _twin(self, kind: Kind, number: str) -> str | None:
-        """Puts a namesake on the desk; its number, or None where there is no room."""
+        """Put a namesake on the desk; returns its number, or None where there is no room."""
         if kind is Kind.EVENT:
             return self._event_twin(number)
         if kind is Kind.MAIL:

@@ -88,7 +88,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One lookup, of what, and what it comes to."""
+    """One lookup: its name, its subject, and its result."""
 
     lookup: str
     of: Value
@@ -107,7 +107,7 @@ class Ref:
     chain: tuple[Found, ...] = ()
     """The lookups on the way."""
     decoys: int = 0
-    """Records that are called the same, and are not meant."""
+    """Number of records with the same name that are not meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Skill:
     settles: bool = False
     """It asks for a state, which may be there already."""
     blind: Callable[[Desk, Args], Turns] | None = None
-    """The way of who does not look whether it is so already."""
+    """Turns of an agent that does not look whether the wanted state holds already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def _settings(desk: Desk, fits: Callable[[object, bool], bool]) -> list[str]:
 
 
 def _people(desk: Desk) -> list[str]:
-    """Everybody who is named somewhere."""
+    """Names of all people."""
     names = {one["from"] for one in desk.mail["mails"].values()} - {"me"}
     names |= {one["name"] for one in desk.shop.get("orders", {}).values()}
     names |= {guest for event in desk.calendar["events"].values() for guest in event["guests"]}

@@ -180,7 +180,7 @@ class Tab:
             return
 
     def begin(self) -> None:
-        """Requests that are in flight now are nobody's business any more."""
+        """Ignore the requests that are in flight now."""
         self.requests.clear()
 
     # -- the isolated world ---------------------------------------------------------------------

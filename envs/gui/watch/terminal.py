@@ -18,7 +18,7 @@ _HELP = (
 def play(
     player: Player, folder: Path | None, source: TextIO, out: TextIO, *, by_oracle: bool
 ) -> int:
-    """Until the input ends; returns the exit code: 0, or with the oracle 1 unless it is solved.
+    """Play until the input ends; returns the exit code: 0, or 1 if the oracle fails.
 
     Without a folder, screenshots are gone when it returns.
     """

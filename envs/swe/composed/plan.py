@@ -45,7 +45,7 @@ class Register:
     path: str
     text: str
     is_named: bool
-    """The request says what it is called."""
+    """Whether the request names it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ _BLIND: Mapping[str, str] = MappingProxyType(
 
 
 class Unfit(Exception):
-    """This draw comes to no task; another one may."""
+    """This draw gives no task; another one may."""
 
 
 class Composer:

@@ -16,8 +16,8 @@ Args = Mapping[str, str]
 Effect = Callable[[World, Args], None]
 """Effect of its command. Raises Refused."""
 Own = Callable[[Draw, World, Args], "tuple[Args, Args] | None"]
-"""Its own arguments, and those that differ in a wrong but near solution; None where the source
-does not lend itself."""
+"""Own arguments of a skill, and those that differ in a wrong but near solution; None where the
+source is not suitable."""
 
 FILE_ARGS = ("a", "b", "c", "first", "then")
 

@@ -1,4 +1,4 @@
-"""The office that a task begins with, before anything is asked: who and what there is in it."""
+"""The office at the beginning of a task: its people and records."""
 
 from __future__ import annotations
 

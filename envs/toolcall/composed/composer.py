@@ -57,7 +57,7 @@ class Twist:
     makes: bool = False
     """It makes a new record."""
     decoy: bool = False
-    """A record that is called as one of its arguments is."""
+    """A record with the same name as one of its arguments exists."""
     obstacle: str = ""
     """Obstacle: a name of `OBSTACLES`, or a name that is misspelt."""
     last: bool = False
@@ -71,7 +71,7 @@ class Composer:
     """One plan while it is made."""
 
     def __init__(self, draw: Draw, split: Split, *, plain: bool = False) -> None:
-        """`plain`: ids are said, and no part needs what another one has made."""
+        """`plain`: ids are given, and no part needs what another one has made."""
         self._draw, self._split, self._plain = draw, split, plain
         cast = Cast(draw)
         self.refs = Refs(draw, split, cast, cast.office, cast.office.copy(), by_id=plain)

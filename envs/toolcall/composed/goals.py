@@ -106,8 +106,8 @@ class SeenGoal:
 
 @dataclass(frozen=True, slots=True)
 class RefusalGoal:
-    """The user was told that the rules are against it; of who says no more than that it cannot be,
-    in the last reply."""
+    """The user was told that the rules are against it; a refusal without a reason only counts in
+    the last reply."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
         last = outcome.replies[-1] if outcome.replies else ""

@@ -16,7 +16,7 @@ from clawrl_gym.envs.toolcall.office.world import Office
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 
 Turn = str | CallSpec
-"""Something that is said, or one call."""
+"""Words, or one call."""
 Verdict = Literal["allowed", "forbidden", "confirmed", "denied"]
 """Result of a part that a rule is about: it does not apply; it forbids; or it wants a yes of the
 user's, who says yes or no."""
@@ -38,7 +38,7 @@ class Part:
     near: tuple[Turn, ...]
     """The same in a wrong but near solution."""
     guessed: tuple[Turn, ...] = ()
-    """The same by who looks up nothing but the names in the request; empty where that is right."""
+    """The same by an agent that looks up only names in the request; empty where that is right."""
     found: tuple[Found, ...] = ()
     """Lookups on the way."""
     uses: frozenset[Value] = frozenset()
@@ -53,8 +53,8 @@ class Part:
     """Answer to a question."""
     verdict: Verdict | None = None
     seen: frozenset[str] = frozenset()
-    """Ids of the beginning of which at least one has to be seen by whoever answers, or refuses, and
-    does not guess."""
+    """Initial ids of which an agent has to see at least one before it answers, or refuses, without
+    guessing."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def decoys(self) -> int:
-        """Records that are called as others are that are meant."""
+        """Number of records with the same name as one that is meant."""
         return sum(part.decoys for part in self.parts)
 
     @property

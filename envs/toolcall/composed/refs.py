@@ -87,7 +87,7 @@ class Refs:
     start: Office
     now: Office
     by_id: bool = False
-    """Records are always said by their ids, so that nothing has to be searched for."""
+    """Records are always named by their ids, so that nothing has to be searched for."""
     spoken: list[Ref] = field(default_factory=list)
     """Records that were meant before."""
 

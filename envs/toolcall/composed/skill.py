@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One lookup, of what, and what it comes to."""
+    """One lookup: its name, its subject, and its result."""
 
     lookup: str
     of: Value
@@ -63,7 +63,7 @@ class Ref:
     chain: tuple[Found, ...] = ()
     """The lookups on the way."""
     decoys: int = 0
-    """Records that are called the same, and are not meant."""
+    """Number of records with the same name that are not meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something to be said at the end."""
+    """A question to be answered at the end."""
 
     name: str
     takes: Kind
