@@ -11,7 +11,7 @@ from clawrl_gym.core.types import Message, Tool
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What the environment's `step` gets."""
+    """Input of the environment's `step`."""
 
     text: str
 
@@ -35,9 +35,9 @@ class Agent(Protocol):
         ...
 
     def instructions(self, env_tools: Sequence[Tool]) -> str:
-        """What the system message ends with: tools in words, for a model that is offered none."""
+        """End of the system message: tools in words, for a model that is offered none."""
         ...
 
     def action(self, reply: Message) -> Action | ParseFailure:
-        """What the reply asks the environment to do."""
+        """The action that the reply asks for."""
         ...

@@ -16,7 +16,7 @@ from clawrl_gym.core.types import Message, TextPart
 HEAD_TURNS = 2
 """First turns that are kept, with the system message and the task, while there is room."""
 _LEAP = 0.6
-"""What a cut leaves of the room."""
+"""Share of the room that a cut leaves."""
 _CUTS_AT_ONCE = 16
 """Bound on what one refused request may be asked again."""
 
@@ -87,7 +87,7 @@ def _size(message: Message) -> int:
 
 
 def _turns(messages: Sequence[Message]) -> list[list[Message]]:
-    """What comes before the first reply, then each reply with what came back."""
+    """Messages before the first reply, then each reply with what came back."""
     turns: list[list[Message]] = [[]]
     for message in messages:
         if message.get("role") == "assistant":
@@ -97,7 +97,7 @@ def _turns(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def _noted(head: list[Message], count: int) -> list[Message]:
-    """The note belongs to the last thing that the user said: roles go on alternating."""
+    """The note belongs to the last thing that the user said: roles keep alternating."""
     note = f"({count} {'turn was' if count == 1 else 'turns were'} left out here)"
     last = head[-1]
     if last.get("role") != "user":

@@ -28,7 +28,7 @@ _COMMAND_S = 3600.0
 
 
 class StepAnswer(TypedDict, total=False):
-    """What the episode sends back to an action."""
+    """Answer of the episode to an action."""
 
     observation: str
     info: dict[str, object]

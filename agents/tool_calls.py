@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the policy said and did in one turn."""
+    """Words and calls of the policy in one turn."""
 
     content: str
     calls: tuple[Call, ...] = ()
@@ -155,7 +155,7 @@ def tool_call(call: Call) -> ToolCall:
 
 
 def messages_after(reply: Message, observation: str) -> list[Message]:
-    """What came back to a reply: one message a result, or what the user said."""
+    """Messages that answer a reply: one a result, or the user's words."""
     calls = reply.get("tool_calls")
     if not calls:
         return [{"role": "user", "content": observation}]

@@ -1,4 +1,4 @@
-"""What an adapter learns against all weights: held-out success after the same run with each.
+"""Held-out success of an adapter against all weights, after the same run with each.
 
     PYTHONPATH=. python bench/adapter_learning.py [--environments terminal toolcall conversation]
         [--trainers grpo hybrid] [--learners lora adamw] [--seeds 0 1 2] [--runs N] [KEY=VALUE ...]
@@ -67,7 +67,7 @@ class Reached:
     before: float
     after: list[float]
     tasks: int
-    """Of each seed."""
+    """Tasks of each seed."""
     personalization: list[float]
     """After; empty where the environment measures no such thing."""
 
@@ -90,7 +90,7 @@ class Reached:
 
 
 def reached(jobs: list[Job], out: Path) -> Reached | None:
-    """None where no run is whole."""
+    """Success of some jobs; None where no run is whole."""
     ends = [_held_out(job.folder(out)) for job in jobs if (job.folder(out) / "wall_s").exists()]
     if not ends:
         return None
@@ -106,7 +106,7 @@ def reached(jobs: list[Job], out: Path) -> Reached | None:
 
 
 def ratio(adapter: Reached, whole: Reached) -> str:
-    """With the interval of its logarithm; half a failure is added where there is none."""
+    """Ratio with the interval of its logarithm; half a failure is added where there is none."""
     variance = 0.0
     for reading in (adapter, whole):
         share = min(reading.mean, 1 - 0.5 / reading.count)

@@ -1,4 +1,4 @@
-"""How far updates of an adapter move a policy, against those of all weights on the same batches.
+"""Movement of a policy by an adapter's updates, against all weights' on the same batches.
 
     python bench/adapter_replay.py RUN [--updates 3] [--ranks 16] [--alphas 32 256] [--lr RATE]
 
@@ -28,7 +28,7 @@ from clawrl_gym.trainers.packing import make_packs
 
 
 def batches(run: Path, count: int) -> list[list[Sample]]:
-    """Those of the first updates."""
+    """Batches of the first updates."""
     reader = StoreReader(run)
     rows = reader.updates()[:count]
     samples = [reader.samples_of_update(row.version) for row in rows]
@@ -38,7 +38,7 @@ def batches(run: Path, count: int) -> list[list[Sample]]:
 
 @torch.no_grad()
 def logprobs(learner: Learner, samples: list[Sample]) -> NDArray[np.float32]:
-    """Of all sampled tokens."""
+    """Log-probs of all sampled tokens."""
     packs = make_packs(samples, learner.trainer.max_tokens_per_pack)
     return np.concatenate([learner.model.score(pack).logprobs_M.numpy() for pack in packs])
 
@@ -46,7 +46,7 @@ def logprobs(learner: Learner, samples: list[Sample]) -> NDArray[np.float32]:
 def movement(
     values: dict[str, Any], samples: list[list[Sample]], adapter: AdapterConfig | None
 ) -> tuple[NDArray[np.float32], float]:
-    """What all batches but the last change of the last one's log-probs; mean gradient norm."""
+    """Change of the last batch's log-probs by all batches before it; mean gradient norm."""
     config = LearnerConfig.model_validate({**values["learner"], "adapter": adapter})
     trainer = TrainerConfig.model_validate(values["trainer"])
     model = str(resolve_model(values["policy"]["model"]))
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=3)
     parser.add_argument("--ranks", type=int, nargs="+", default=[16])
     parser.add_argument("--alphas", type=int, nargs="+", default=[32, 256])
-    parser.add_argument("--lr", type=float, default=None, help="the run's own if it is left out")
+    parser.add_argument("--lr", type=float, default=None, help="default: the run's own")
     options = parser.parse_args()
     values: dict[str, Any] = dict(read_config_values(options.run / "config.yaml"))
     if options.lr is not None:

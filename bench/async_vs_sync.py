@@ -1,4 +1,4 @@
-"""How much collecting and learning at once saves against taking turns.
+"""Time saved by collecting and learning at once instead of in turns.
 
     python bench/async_vs_sync.py simulated   # engine and learner steps of equal length
     python bench/async_vs_sync.py real        # the tiny policy; both share this machine's cores

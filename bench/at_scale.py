@@ -26,7 +26,7 @@ SIZES = (128, 1_000, 5_000, 10_000, 100_000)
 
 @dataclass(frozen=True, slots=True)
 class UnitCost:
-    """What one unit costs."""
+    """Cost of one unit."""
 
     value: float
     what: str
@@ -73,7 +73,7 @@ COSTS = {
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What episodes are like."""
+    """Properties of episodes."""
 
     name: str
     environment: str
@@ -84,11 +84,11 @@ class Scenario:
     reply_tokens: int
     observation_tokens: int
     outside_s: float
-    """From a reply to the next request: the environment works."""
+    """Seconds from a reply to the next request: the environment works."""
 
     @property
     def sequence_tokens(self) -> int:
-        """That an episode is trained on, its turns merged."""
+        """Tokens that an episode is trained on, its turns merged."""
         return self.prompt_tokens + self.turns * (self.reply_tokens + self.observation_tokens)
 
 
@@ -108,19 +108,19 @@ class Part:
     needed: float
     """So many of it, for these environments."""
     usd_hour: float = 0.0
-    """Of one."""
+    """Price of one, in dollars an hour."""
     is_single: bool = False
     """There is only one, whatever is needed."""
 
 
 def turn_s(scenario: Scenario, cost: Mapping[str, float]) -> float:
-    """From one reply's end to the next one's."""
+    """Seconds from one reply's end to the next one's."""
     stream_tokens_per_s = cost[f"{scenario.model}_stream_tokens_per_s"]
     return scenario.outside_s + scenario.reply_tokens / stream_tokens_per_s
 
 
 def parts_of(scenario: Scenario, environments: float, cost: Mapping[str, float]) -> list[Part]:
-    """What so many environments need, all of them busy all the time."""
+    """Parts that so many environments need, all of them busy all the time."""
     kind, model = scenario.environment, scenario.model
     turns_per_s = environments / turn_s(scenario, cost)
     episodes_per_s = turns_per_s / scenario.turns
@@ -162,7 +162,7 @@ def _device_hour(model: str, cost: Mapping[str, float]) -> float:
 
 
 def full_at(scenario: Scenario, part: str, cost: Mapping[str, float]) -> float:
-    """How many environments fill one of a part; what is needed grows with them evenly."""
+    """Number of environments that fill one of a part; the need grows with them evenly."""
     return 1 / next(p.needed for p in parts_of(scenario, 1, cost) if p.name == part)
 
 
@@ -196,7 +196,7 @@ def ends_first(scenario: Scenario, cost: Mapping[str, float]) -> list[tuple[floa
 
 
 def page(cost: Mapping[str, float]) -> Iterator[str]:
-    """What docs/scaling.md shows of all this."""
+    """Lines of docs/scaling.md about all this."""
     yield "| cost | | measured by |"
     yield "|---|---|---|"
     for name, unit in COSTS.items():
@@ -214,7 +214,7 @@ def page(cost: Mapping[str, float]) -> Iterator[str]:
 
 
 def draw(path: Path, scenario: Scenario, cost: Mapping[str, float]) -> None:
-    """What is needed over environments, both by powers of ten."""
+    """Draw the needed parts over environments, both by powers of ten."""
     exponents = [2 + step / 10 for step in range(31)]
     by_size = [parts_of(scenario, 10**exponent, cost) for exponent in exponents]
     series = []

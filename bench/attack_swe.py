@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def _sabotage(word: str) -> int:
-    """What an agent does to its own workspace before it submits."""
+    """Sabotage of an agent in its own workspace before it submits."""
     env, rewarded, lost = small_env(), 0, 0
     names = [name for name in SABOTAGE if word in name]
     for name in names:
@@ -69,7 +69,7 @@ def _sabotage(word: str) -> int:
             lost += 1
             print(f"  no grade: workspace: {name}: {str(error)[:200]}")
     env.close()
-    print(f"{'workspaces that are spoilt':32} {len(names):7} {rewarded:8} {lost:8}")
+    print(f"{'sabotaged workspaces':32} {len(names):7} {rewarded:8} {lost:8}")
     return rewarded + lost
 
 

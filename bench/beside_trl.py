@@ -55,7 +55,7 @@ class Clock:
         self._ends.append((time.perf_counter(), time.process_time()))
 
     def best(self) -> dict[str, float]:
-        """By the wall and of the CPU, all threads together; the least of each."""
+        """Least seconds by the wall and of the CPU, all threads together."""
         walls, cpus = zip(*self._ends, strict=True)
         return {
             "seconds": min(later - earlier for earlier, later in pairwise(walls)),
@@ -185,7 +185,7 @@ def trl(
 
 
 def measure(form: str, folder: str, options: argparse.Namespace) -> dict[str, float]:
-    """In a process of its own."""
+    """Measure in a process of its own."""
     command = [sys.executable, __file__, "--form", form, "--folder", folder]
     for name in ("groups", "turns", "tokens", "steps"):
         command += [f"--{name}", str(getattr(options, name))]

@@ -49,7 +49,7 @@ def main() -> None:
     unknown = [arm for arm in arms if arm not in ARMS]
     if unknown:
         raise SystemExit(f"got the arms {', '.join(unknown)}, expected some of {', '.join(ARMS)}")
-    settings.config()  # an option that does not fit is told before anything is started
+    settings.config()  # an option that does not fit is refused before anything is started
     place = Place(options.out)
     place.out.mkdir(parents=True, exist_ok=True)
     timeout_s = 60 * options.timeout_minutes

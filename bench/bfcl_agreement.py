@@ -78,8 +78,8 @@ class Case:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("python", help="of a virtual environment that has bfcl-eval")
-    parser.add_argument("--cases", type=int, default=20_000, help="of each list")
+    parser.add_argument("python", help="Python of an environment with bfcl-eval")
+    parser.add_argument("--cases", type=int, default=20_000, help="cases of each list")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", type=int, default=10, help="disagreements to print")
     args = parser.parse_args()

@@ -2,8 +2,8 @@
 
     python bench/chaos.py [--faults 200] [--seed 1] [--only "kill engine"] [--out runs/chaos]
 
-Runs of the tiny policy are hit until as many faults are done; each goes on, by `resume=` where its
-driver ended, until its target. A row a fault, then a table. Stopped, it goes on with the same
+Runs of the tiny policy are hit until as many faults are done; each continues, with `resume=` if its
+driver ended, until its target. A row a fault, then a table. Stopped, it resumes with the same
 command where it was; `--slice_s` stops it in order after so long. As root everything can be hit:
 the disk of a run is a small one then, which stays mounted below --out until its run has ended.
 """
@@ -31,7 +31,7 @@ _LONGEST_PAUSE_S = 6.0
 """Between one recovery and the next fault at most."""
 _FINISH_S = 280.0
 _TRIES = 20
-"""To find a fault that a run has something to hit for."""
+"""Tries to find a fault that a run has something to hit for."""
 
 
 class Campaign:
@@ -56,7 +56,7 @@ class Campaign:
         return sum(bool(row["fault"]) for row in self.rows)
 
     def go_on(self) -> None:
-        """Until all faults are done or the slice is over."""
+        """Continue until all faults are done or the slice is over."""
         try:
             while self.done < self._options.faults and time.monotonic() < self._ends_s:
                 assault = self._assault or self._next_run()
@@ -112,7 +112,7 @@ class Campaign:
         self._assault = None
 
     def _stop_run(self, assault: Assault) -> None:
-        """The slice is over: the next one goes on with it."""
+        """The slice is over: the next one resumes it."""
         outcome = Outcome("", "the slice's end", assault.target.updates)
         outcome.violations = assault.stop()
         self._note(outcome)

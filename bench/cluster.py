@@ -1,4 +1,4 @@
-"""How rollout throughput grows with nodes: workers on each, and an engine of fixed speed for each.
+"""Rollout throughput by number of nodes: workers on each, and an engine of fixed speed for each.
 
     PYTHONPATH=. python bench/cluster.py [--nodes 1 2 4] [--seconds 20] [--engine 20] [--slots 16]
 
@@ -76,7 +76,7 @@ async def serving(folder: Path, engines: list[FixedSpeed], host: str) -> AsyncIt
 
 
 async def measure(address: str, engines: int, options: argparse.Namespace) -> dict[str, float]:
-    """On the machine of the run: replies a second of all engines."""
+    """Replies a second of all engines, measured on the machine of the run."""
     policies = [FixedSpeed(options.engine, options.slots) for _ in range(engines)]
     in_flight = 3 * options.slots // 2  # of each node: the engine's queue is never empty
     async with AsyncExitStack() as stack:

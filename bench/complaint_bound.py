@@ -1,4 +1,4 @@
-"""How often the watch over complaints takes a version back, by how content people are before and
+"""Share of versions that the watch over complaints takes back, by how content people are before and
 after.
 
     PYTHONPATH=. python bench/complaint_bound.py
@@ -20,7 +20,7 @@ from clawrl_gym.trainers.user_share import UserShare
 PEOPLE = ("", "anna", "ben", "eve")
 BEFORE, AFTER, OF_VERSION = 60, 200, 8
 Share = Callable[[str, bool], float]
-"""Of replies that a user complains about, of versions after the first two or not."""
+"""Share of replies that a user complains about, of versions after the first two or not."""
 
 
 def is_taken_back(share_of: Share, margin: float, seed: int, posts_of_eve: int) -> bool:

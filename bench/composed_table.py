@@ -1,4 +1,4 @@
-"""Who solved which composed task, as a table by difficulty and by family."""
+"""Solved composed tasks, as a table by difficulty and by family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How near the number of episodes in flight that follows the engine comes to the best fixed one.
+"""Automatic number of episodes in flight, which follows the engine, against the best fixed one.
 
     PYTHONPATH=. python bench/concurrency.py            # simulated engines, small and large
     PYTHONPATH=. python bench/concurrency.py --unseen   # engines and work made after the rules
@@ -130,7 +130,7 @@ def simulated(cases: Iterator[Case]) -> None:
 
 
 def _later(engine: Engine, work: Work, limit: int) -> float:
-    """Of the best fixed number, the last two thirds as well."""
+    """Throughput of the best fixed number, of the last two thirds as well."""
     fixed = SimulatedEngine(engine, work)
     fixed.run(SECONDS / 3, limit)
     return fixed.run(SECONDS * 2 / 3, limit)

@@ -1,4 +1,4 @@
-"""How many training episodes a curriculum saves until held-out tasks are solved.
+"""Training episodes that a curriculum saves until held-out tasks are solved.
 
     python -m bench.curriculum [KEY=VALUE ...] [--curricula none pass_rate] [--seeds 0 1 2]
     python -m bench.curriculum env=toolcall_plain "env.families=[one,two]" --family two

@@ -1,4 +1,4 @@
-"""What a Docker sandbox costs, beside `docker exec` and SWE-ReX, and what a killed owner leaves.
+"""Cost of a Docker sandbox beside `docker exec` and SWE-ReX, and what a killed owner leaves.
 
     python bench/docker_sandbox.py [--alive 200] [--threads 4] [--commands 200] [--no-swerex]
 
@@ -66,8 +66,8 @@ asyncio.run(main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--alive", type=int, default=200, help=f"at a time, at most {_MOST_ALIVE}")
-    parser.add_argument("--threads", type=int, default=4, help="that start and stop them")
-    parser.add_argument("--commands", type=int, default=200, help="for the round trip")
+    parser.add_argument("--threads", type=int, default=4, help="threads that start and stop")
+    parser.add_argument("--commands", type=int, default=200, help="round trips")
     parser.add_argument("--no-swerex", action="store_true", help="leave SWE-ReX out")
     args = parser.parse_args()
     if not 1 <= args.alive <= _MOST_ALIVE:

@@ -1,4 +1,4 @@
-"""What is used of sets of tasks from outside, and why not the rest: a line each, then the reasons.
+"""The used part of task sets from outside, and why not the rest: a line each, then the reasons.
 
     python bench/foreign_tasks.py "env=toolcall env.tasks=PATH" "env=swe env.instances=PATH" ...
 

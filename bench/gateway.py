@@ -221,7 +221,7 @@ async def rest(url: str, key: str, sessions: int, streams: int) -> None:
 
 
 async def read_stream(http: aiohttp.ClientSession, number: int, system: dict[str, str]) -> int:
-    """How many pieces came."""
+    """Number of received pieces."""
     messages = [system, {"role": "user", "content": f"stream {number}"}]
     body = {"messages": messages, "stream": True, "max_tokens": STREAM_TOKENS}
     pieces = 0
@@ -285,8 +285,8 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--delay", type=float, default=1.0, help="seconds of a generation")
-    parser.add_argument("--idle", type=int, default=0, help="sessions that rest")
-    parser.add_argument("--streams", type=int, default=500, help="beside sessions that rest")
+    parser.add_argument("--idle", type=int, default=0, help="idle sessions")
+    parser.add_argument("--streams", type=int, default=500, help="streams beside idle sessions")
     parser.add_argument("--client", nargs=2, metavar=("URL", "KEY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.client:

@@ -133,10 +133,10 @@ async def hosting(folder: Path) -> AsyncIterator[tuple[Host, dict[str, str]]]:
 
 @dataclass
 class Traffic:
-    """What the clients of one phase measured."""
+    """Measurements of one phase's clients."""
 
     first_s: list[float] = field(default_factory=list)
-    """From sending a request to its first text."""
+    """Seconds from sending a request to its first text."""
     gaps_s: list[float] = field(default_factory=list)
     """The longest silence of each stream after its first text."""
     tokens: int = 0
@@ -146,7 +146,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Target:
-    """Where requests go."""
+    """Address of requests."""
 
     http: aiohttp.ClientSession
     path: Callable[[int], str]

@@ -1,4 +1,4 @@
-"""What the guards of learner.publish=if_not_worse see of a run's own batches, without an engine.
+"""Figures of the guards of learner.publish=if_not_worse on a run's own batches, without an engine.
 
     PYTHONPATH=. python bench/guards.py RUN [--rate-times 20]
 

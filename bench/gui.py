@@ -1,4 +1,4 @@
-"""What pages cost: resets, steps and pictures; many contexts at once; and BrowserGym beside us.
+"""Cost of pages: resets, steps and pictures; many contexts at once; and BrowserGym beside us.
 
     python bench/gui.py speed [--episodes 50]
     python bench/gui.py contexts [--count 500] [--threads 8]
@@ -35,7 +35,7 @@ from clawrl_gym.envs.gui.miniwob.pages import html_folder
 _MOST_CONTEXTS = 2000
 _END_PATIENCE_S = 60.0
 _PAGES = ("click-test", "click-test-2", "click-button", "click-dialog", "click-checkboxes")
-"""Of MiniWoB++; what is clicked there is in the instruction."""
+"""Pages of MiniWoB++; the element to click is in the instruction."""
 _KINDS: dict[str, dict[str, Any]] = {
     "own": {},
     "miniwob": {"tasks": "miniwob", "families": ["click-button"]},
@@ -91,16 +91,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True)
     added = commands.add_parser("speed", help="resets, steps, pictures")
-    added.add_argument("--episodes", type=int, default=50, help="of each kind of page")
+    added.add_argument("--episodes", type=int, default=50, help="episodes of each kind")
     added.set_defaults(run=lambda args: speed(args.episodes))
     added = commands.add_parser("contexts", help="many at once, with one page each")
     added.add_argument("--count", type=int, default=500, help=f"at most {_MOST_CONTEXTS}")
-    added.add_argument("--threads", type=int, default=8, help="that start and look")
+    added.add_argument("--threads", type=int, default=8, help="threads that look")
     added.set_defaults(run=lambda args: contexts(args.count, args.threads))
     added = commands.add_parser("side-by-side", help="BrowserGym on the same pages")
-    added.add_argument("--episodes", type=int, default=20, help="of each page and round")
+    added.add_argument("--episodes", type=int, default=20, help="for each page and round")
     added.add_argument("--alive", type=int, default=4, help="environments whose memory is read")
-    added.add_argument("--rounds", type=int, default=2, help="of each in turn")
+    added.add_argument("--rounds", type=int, default=2, help="rounds in turn")
     added.set_defaults(run=lambda args: side_by_side(args.episodes, args.alive, args.rounds))
     args = parser.parse_args()
     counts = [value for value in vars(args).values() if isinstance(value, int)]
@@ -258,7 +258,7 @@ def _install(folder: Path) -> Path:
 
 
 def _browsergym(python: Path, episodes: int, alive: int, *, waits: bool) -> dict[str, Any]:
-    """In a process of its own; without waits its fixed pauses of 0.1 and 0.5 s are off."""
+    """Measure in a process of its own; without waits its fixed pauses of 0.1 and 0.5 s are off."""
     variables = {
         "PATH": os.environ["PATH"],
         "HOME": str(python.parents[2]),
@@ -299,7 +299,7 @@ def _memory() -> tuple[int, float, float]:
 
 
 def _rollups() -> Iterator[dict[str, int]]:
-    """Of each process below this one, in kB."""
+    """Memory of each process below this one, in kB."""
     for child in psutil.Process().children(recursive=True):
         try:
             lines = Path(f"/proc/{child.pid}/smaps_rollup").read_text().splitlines()[1:]

@@ -1,4 +1,4 @@
-"""How long held-out evaluations in between hold the learner up, from runs that have ended.
+"""Time for which interim held-out evaluations hold the learner up, from runs that have ended.
 
     python bench/held_out_wait.py RUN [RUN ...]
 

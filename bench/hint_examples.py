@@ -1,4 +1,4 @@
-"""What hints are measured on: prompts, right replies to them, and what was said of wrong ones.
+"""Examples that hints are measured on: prompts, right replies, and what was said of wrong ones.
 
 Conversations of three kinds (the personas' wishes about style; wishes about form, where the right
 reply follows from the first one; facts that a person sets right), terminal tasks and tool calls,
@@ -37,7 +37,7 @@ KINDS = ("conversation", "terminal", "tools")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A turn that went wrong, what was said of it, and what would have been right."""
+    """A turn that went wrong, the feedback on it, and what would have been right."""
 
     kind: str
     family: str
@@ -47,9 +47,9 @@ class Example:
     wrong: str
     right: str
     words: str
-    """What came back: a person's words, or an environment's."""
+    """Feedback: a person's words, or an environment's."""
     hint: str
-    """What the rules make of them."""
+    """Hint that the rules make of them."""
 
 
 def examples(kind: str, count: int, split: Split = "heldout") -> list[Example]:
@@ -230,7 +230,7 @@ def _calls(split: Split) -> Iterator[Example]:
 def _outcome(
     task_id: str, split: Split, replies: Sequence[Reply], at: int
 ) -> tuple[str, list[str], list[Tool]]:
-    """What an environment says of an episode; the observations before a reply, and the tools."""
+    """An environment's report on an episode; the observations before a reply, and the tools."""
     env = ToolCallEnv()
     try:
         observation, info = env.reset(options={"split": split, "task": task_id})

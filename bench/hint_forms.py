@@ -41,7 +41,7 @@ from clawrl_gym.policy.models import resolve_model
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What is told: as it came back, and as the rules put it."""
+    """Feedback: as it came back, and as the rules put it."""
 
     words: str
     hint: str
@@ -142,7 +142,7 @@ def variants(
 
 
 def _shuffled(text: str, pool: Sequence[str], chance: random.Random) -> str:
-    """As many words as the text has."""
+    """As many shuffled words as the text has."""
     return " ".join(chance.choice(pool) for _ in text.split())
 
 
@@ -158,7 +158,7 @@ class Reader:
     def gains(
         self, example: Example, prompts: Sequence[tuple[str, list[Message]]]
     ) -> tuple[dict[str, float], int]:
-        """By variant, what the right reply's log-prob gains on the plain prompt; its tokens."""
+        """Gain of the right reply's log-prob on the plain prompt, by variant; its tokens."""
         named = {"none": example.messages, **dict(prompts)}
         reply = self._reply(example)
         found = dict(
@@ -183,7 +183,7 @@ class Reader:
 
     @torch.inference_mode()
     def _logprobs(self, prompts: Sequence[list[int]], reply: list[int]) -> list[float]:
-        """Of the reply behind each prompt. What prompts begin with in common is read once."""
+        """Log-probs of the reply behind each prompt. A common beginning of prompts is read once."""
         found: dict[int, float] = {}
         for group in _alike(prompts):
             chosen = [prompts[at] for at in group]

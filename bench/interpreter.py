@@ -1,4 +1,4 @@
-"""What the Python tool costs: an interpreter's start, a call, and many that sleep at once.
+"""Cost of the Python tool: an interpreter's start, a call, and many that sleep at once.
 
     python bench/interpreter.py [--starts 40] [--calls 200] [--asleep 32]
 

@@ -1,4 +1,4 @@
-"""How far a model as judge agrees with hand labels, on answers in all declared languages.
+"""Agreement of a model as judge with hand labels, on answers in all declared languages.
 
     python bench/judge_agreement.py --base-url http://127.0.0.1:8000/v1 [--model NAME] [--each 6]
     python bench/judge_agreement.py --scripted   # a server that knows the labels: proves the way
@@ -28,8 +28,8 @@ LABELS = {"complaint": (-1,), "praise": (1,), "neutral": (0, 1)}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--base-url", help="of an OpenAI-compatible server")
-    parser.add_argument("--model", help="its first one unless named")
+    parser.add_argument("--base-url", help="URL of an OpenAI-compatible server")
+    parser.add_argument("--model", help="default: the server's first model")
     parser.add_argument("--each", type=int, default=6, help="answers of each kind and language")
     parser.add_argument("--scripted", action="store_true", help="a server of its own")
     args = parser.parse_args()

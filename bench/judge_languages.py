@@ -1,4 +1,4 @@
-"""How the rule judge reads what people answer: written lists in each declared language and others.
+"""Verdicts of the rule judge on people's answers: lists in each declared language and others.
 
     python bench/judge_languages.py            # shares by language and list
     python bench/judge_languages.py --wrong    # and each answer that is not read as it was meant

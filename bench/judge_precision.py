@@ -1,4 +1,4 @@
-"""How precise the rule judge is on lists of writers who have not seen its rules.
+"""Precision of the rule judge on lists of writers who have not seen its rules.
 
     PYTHONPATH=. python -m bench.judge_precision           # the lists that nothing was made from
     PYTHONPATH=. python -m bench.judge_precision --dev     # those that the weights were made from

@@ -1,4 +1,4 @@
-"""How the rule judge reads what tools give back: written failures and successes, by list.
+"""Verdicts of the rule judge on tool results: written failures and successes, by list.
 
     python bench/judge_tools.py            # the shares of each list
     python bench/judge_tools.py --wrong    # and each result that is not read as it was meant

@@ -1,4 +1,4 @@
-"""How the rule judge reads answers that neither its rules nor its weights were made from.
+"""Verdicts of the rule judge on answers that neither its rules nor its weights were made from.
 
     PYTHONPATH=. python bench/judge_unseen.py               # answers by themselves
     PYTHONPATH=. python bench/judge_unseen.py --exchanges   # with what they answer, all lists
@@ -31,7 +31,7 @@ from tools.complaints.recipe import KINDS, Answer, answers, exchanges
 
 _HERE = Path(__file__).parent
 _LISTS = ("exchanges", "later", "fresh", "last", "blind")
-"""Of answers with what they answer, in the order in which they were written."""
+"""Lists of answers with what they answer, in the order in which they were written."""
 _NEARLY = 0.85
 """Similarity of two texts in nearly the same letters."""
 _NORMAL = 1.96
@@ -80,7 +80,7 @@ def unseen() -> list[Answer]:
 
 
 def value(reader: Speech, answer: Answer) -> int | None:
-    """After what it answers; without that, after a reply that asked nothing."""
+    """Verdict on an answer after what it answers, or else after a reply that asked nothing."""
     request, reply = answer.request or "12345", answer.reply or "Here you are."
     found: int | None = reader.find(answer.text, request, reply).value
     return found

@@ -1,8 +1,8 @@
-"""How a policy's first replies fare at other learning rates: what the language warning stands on.
+"""First replies of a policy at other learning rates: the basis of the language warning.
 
 `python bench/language.py RUN` reads the replies that a run's policy gave to held-out tasks before
 the first update under the weights of each of its checkpoints. `python bench/language.py RUN --rate
-100` lets a learner begin anew and take the run's own first batches at so many times its rate.
+100` lets a new learner take the run's own first batches at so many times its rate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from clawrl_gym.trainers.sample_batch import SampleBatch
 
 
 def first_replies(reader: StoreReader) -> Iterator[Turn]:
-    """Of held-out tasks, by the first weights."""
+    """Replies to held-out tasks by the first weights."""
     for session in reader.sessions():
         turns = reader.turns_of(session.id) if session.id.startswith("heldout-") else []
         if any(version for turn in turns for version in turn.versions_T):

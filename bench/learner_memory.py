@@ -80,14 +80,14 @@ def samples(tokens: int, length: int = 512) -> list[Sample]:
 
 
 def peak_gib() -> float:
-    """Of this process, so far. What getrusage says begins with what its parent had."""
+    """Peak memory of this process. getrusage's figure begins with what its parent had."""
     status = Path("/proc/self/status").read_text()
     kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(kib) / 2**20
 
 
 def take_steps(folder: str, form: str, tokens: int, packs: int, steps: int) -> None:
-    """In a process of its own: what they took as JSON."""
+    """Run steps in a process of their own; returns what they took as JSON."""
     from clawrl_gym.trainers.learner import Learner
 
     trainer = TrainerConfig(max_tokens_per_pack=tokens)

@@ -90,7 +90,7 @@ def _share(row: dict[str, Any]) -> str:
 
 
 def _change(held_out: list[dict[str, Any]], name: str) -> str:
-    """Before and after; empty where the environment measures no such thing."""
+    """Values before and after; empty where the environment measures no such thing."""
     first, last = held_out[0].get(name), held_out[-1].get(name)
     return "" if first is None or last is None else f"{first:.2f} → {last:.2f}"
 

@@ -1,4 +1,4 @@
-"""What bugs in a repository of one's own cost: seconds and bytes for each, and for 1,000 by that.
+"""Cost of bugs in a repository of one's own: seconds and bytes for each, and for 1,000 by that.
 
     python bench/make_bugs.py [--repository FOLDER] [--python ENVIRONMENT/bin/python] [--count 20]
 

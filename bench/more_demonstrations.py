@@ -1,8 +1,8 @@
-"""What as many updates of supervised learning do where `make train` learns by trying.
+"""The same number of updates by supervised learning, where `make train` learns by trying.
 
     PYTHONPATH=. python bench/more_demonstrations.py [--seeds 0 1 2] [--out runs/shown] [--lr 3e-4]
 
-The shipped `tiny_skills` goes on with the demonstrations of its recipe's last phase, as many
+The shipped `tiny_skills` continues with the demonstrations of its recipe's last phase, as many
 updates as the default run makes, each of as many conversations as that has episodes, and is
 measured on the held-out tasks of the default run and of `env=toolcall_plain`, before and after.
 None of the demonstrations does two things of one request without a person between them: if that

@@ -1,5 +1,5 @@
-"""What a publication takes beside running requests, and which are refused: none of the good ones,
-and each that did not arrive, arrived in half, or is another's.
+"""Cost of a publication beside running requests, and which are refused: none of the good ones, and
+each that did not arrive, arrived in half, or is another's.
 
     PYTHONPATH=. python bench/publications.py [--model tiny] [--dtype bfloat16] [--form adapters]
                                               [--good 50] [--bad 12] [--requests 128]
@@ -44,7 +44,7 @@ BAD = ("old", "half the layers", "half as strong", "another's")
 
 @dataclass
 class Seen:
-    """What came of publications."""
+    """Results of publications."""
 
     seconds: list[float] = field(default_factory=list)
     refused: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
@@ -92,7 +92,7 @@ class Rig:
         return target
 
     def spoilt(self, kind: str, new: Path, old: Path, size: float) -> Path:
-        """What arrives instead of the new weights."""
+        """Folder that arrives instead of the new weights."""
         target = shutil.copytree(new, self.folder / "bad", dirs_exist_ok=True)
         (file,) = target.glob("*.safetensors")
         ours, before = load_file(file), load_file(old / file.name)

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _differences(names: tuple[str, str | None], asked: argparse.Namespace) -> int:
-    """How many replies and splits are not as they must be for one combination of parsers."""
+    """Number of replies and splits that are wrong for one combination of parsers."""
     draw, began_s = random.Random(f"{asked.seed} {names}"), time.monotonic()
     skips = reader(names).skips_special
     wrong = replies = 0

@@ -1,4 +1,4 @@
-"""What the rollout layer costs: episodes in flight with a policy and an environment of no time.
+"""Cost of the rollout layer: episodes in flight with an instant policy and environment.
 
     python -m bench.rollout [--in-flight 128 1000 2000] [--seconds 10] [--workers 1]
 
@@ -68,12 +68,12 @@ class Instant(gymnasium.Env[str, str]):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the processes of the layer had used at a time."""
+    """Resources that the layer's processes had used at a time."""
 
     time_s: float
     turns: int
     cpu_s: dict[tuple[int, str], float]
-    """By process and name."""
+    """CPU seconds by process and name."""
 
     @classmethod
     def now(cls, turns: int) -> Usage:
@@ -83,7 +83,7 @@ class Usage:
         return cls(time.perf_counter(), turns, cpu_s)
 
     def cpu_ms_since(self, before: Usage) -> dict[str, float]:
-        """By name."""
+        """CPU milliseconds by name."""
         cpu_ms: dict[str, float] = {}
         for key, cpu_s in self.cpu_s.items():
             cpu_ms[key[1]] = cpu_ms.get(key[1], 0.0) + (cpu_s - before.cpu_s.get(key, 0.0)) * 1e3
@@ -126,7 +126,7 @@ class Load:
 
     @asynccontextmanager
     async def playing(self, in_flight: int) -> AsyncIterator[None]:
-        """Inside it has warmed up; afterwards what is under way is played to its end."""
+        """Inside it has warmed up; afterwards running episodes are played to their end."""
         tasks = [asyncio.create_task(self.play_on()) for _ in range(in_flight)]
         try:
             async with asyncio.timeout(_START_S):
@@ -226,7 +226,7 @@ async def bench(levels: Sequence[int], seconds: float, workers: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--in-flight", type=int, nargs="+", default=[128, 1000, 2000])
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each measurement")
     parser.add_argument("--workers", type=int, default=1, help="Ray actors; 0: this process")
     options = parser.parse_args()
     asyncio.run(bench(options.in_flight, options.seconds, options.workers))

@@ -37,12 +37,12 @@ _WARM_UP_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came out in some seconds, and what each process took for it."""
+    """Results of some seconds, and the resources that each process took for them."""
 
     tokens_per_s: float
     turns_per_s: float
     cpu_ms: dict[str, float]
-    """Of a turn, by process."""
+    """CPU time of a turn, by process."""
 
     @property
     def figures(self) -> dict[str, object]:
@@ -159,7 +159,7 @@ async def bench(in_flight: int, seconds: float, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--in-flight", type=int, default=128)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each measurement")
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     asyncio.run(bench(options.in_flight, options.seconds, options.rounds))

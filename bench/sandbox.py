@@ -1,4 +1,4 @@
-"""What sandboxes cost when thousands are alive: start, memory, commands, hand-over, end.
+"""Cost of sandboxes when thousands are alive: start, memory, commands, hand-over, end.
 
     python bench/sandbox.py [--alive 5000] [--threads 4] [--seconds 5] [--gym 16]
                             [--swerex PYTHON --containers 4]
@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 Figures = dict[str, float | int | str]
 _MOST_ALIVE = 30_000
 _BLOCK = 250
-"""Starts are told by the first and the last so many."""
+"""Start times are reported for this many of the first and of the last sandboxes."""
 _OPENED, _EPISODE_S = 50, 0.02
 """Openings that are measured, after as many that are not; how long each is used."""
 _COMMAND_S = 60.0
@@ -44,11 +44,11 @@ _COMMANDS = {"echo": "echo", "fork": "/bin/true", "pipeline": "echo a | tr a b"}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--alive", type=int, default=500, help=f"at a time, at most {_MOST_ALIVE}")
-    parser.add_argument("--threads", type=int, default=4, help="that start, step and end them")
+    parser.add_argument("--threads", type=int, default=4, help="threads that play them")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each kind of command")
     parser.add_argument("--gym", type=int, default=0, help="environments of an AsyncVectorEnv")
     parser.add_argument("--swerex", default="", help="a Python that has swe-rex")
-    parser.add_argument("--containers", type=int, default=4, help="of SWE-ReX")
+    parser.add_argument("--containers", type=int, default=4, help="containers of SWE-ReX")
     args = parser.parse_args()
     if not 1 <= args.alive <= _MOST_ALIVE:
         parser.error(f"got --alive {args.alive}, expected 1 to {_MOST_ALIVE}")
@@ -109,7 +109,7 @@ def measure(alive: int, threads: int, seconds: float, pool: ThreadPoolExecutor) 
         figures |= _percentiles("close_ms", ended_ms)
         launcher, started_s = Path(f"/proc/{_launcher()}"), time.monotonic()
         launcher_client().close()
-        while launcher.exists():  # it goes on by itself when its owner waits no longer
+        while launcher.exists():  # it ends by itself when its owner no longer waits
             time.sleep(0.01)
         figures["all_ended_s"] = round(time.monotonic() - started_s, 2)
     return figures

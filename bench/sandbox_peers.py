@@ -1,4 +1,4 @@
-"""What others do in the same run as `bench/sandbox.py`: AsyncVectorEnv, and SWE-ReX in Docker."""
+"""Others in the same run as `bench/sandbox.py`: AsyncVectorEnv, and SWE-ReX in Docker."""
 
 from __future__ import annotations
 

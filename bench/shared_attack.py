@@ -1,4 +1,4 @@
-"""What one user with a key can do to the replies that others get, where all share the weights.
+"""Harm that one user with a key can do to others' replies, where all share the weights.
 
     PYTHONPATH=. python bench/shared_attack.py --seeds 3            # with the defaults of `serve`
     PYTHONPATH=. python bench/shared_attack.py --seeds 3 --without  # no share, allowances, guards
@@ -89,7 +89,7 @@ class Post:
     kind: VerdictKind = "feedback"
     """`rule`: what she says next is what the judge reads, and no feedback is posted."""
     again: int = 0
-    """How often it is said once more of the same turn."""
+    """Number of repetitions for the same turn."""
     deletes: bool = False
     """The session is deleted afterwards."""
     temperature: float = 1.0
@@ -99,11 +99,11 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What eve does, hour by hour."""
+    """Actions of eve, hour by hour."""
 
     posts: Callable[[int], list[Post]]
     people: int = 1 + len(OTHERS)
-    """Who have a key, the owner included."""
+    """People who have a key, the owner included."""
     others_talk: Callable[[int], bool] = lambda hour: True
 
 
@@ -143,7 +143,7 @@ ATTACKS: dict[str, Attack] = {
         lambda hour: _complaints(), others_talk=lambda hour: not 1 <= hour < 4
     ),
 }
-"""What eve does."""
+"""Attacks of eve by name."""
 
 
 class Policy:
@@ -159,7 +159,7 @@ class Policy:
         self.version = 0
 
     def take(self, folder: Path, version: int) -> None:
-        """The learner's weights of now serve as `version`."""
+        """The learner's current weights serve as `version`."""
         from safetensors.torch import load_file
 
         folder.mkdir(exist_ok=True)
@@ -226,7 +226,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the others' replies."""
+    """Result for the others' replies."""
 
     updates: int
     refused: int
@@ -242,7 +242,7 @@ class Outcome:
 
 
 class Service:
-    """What `serve` builds, without vLLM."""
+    """The objects that `serve` builds, without vLLM."""
 
     def __init__(self, folder: Path, config: ServeConfig, attack: Attack, seed: int) -> None:
         self.folder, self.config, self.attack, self.seed = folder, config, attack, seed
@@ -360,7 +360,7 @@ class Service:
                 await self._settled()
 
     async def _settled(self) -> None:
-        """What is due has been learned."""
+        """Wait until all that is due has been learned."""
         while self.queues.own._due():
             self._learned.clear()
             await self._learned.wait()
@@ -441,7 +441,7 @@ def main() -> int:
     parser.add_argument("--hours", type=int, default=6)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--attack", action="append", choices=ATTACKS)
-    parser.add_argument("overrides", nargs="*", help="of `serve`, such as live.user_share=0.5")
+    parser.add_argument("overrides", nargs="*", help="keys such as live.user_share=0.5")
     options = parser.parse_args()
     overrides = [*(WITHOUT if options.without else ()), *options.overrides]
     print(

@@ -61,13 +61,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Of one measure, over the time that was measured."""
+    """Growth of one measure, over the time that was measured."""
 
     name: str
     mean: float
     grown: float
     error: float
-    """Of `grown`, one standard error."""
+    """Standard error of `grown`."""
     allowed: float
 
     @property

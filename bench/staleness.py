@@ -1,4 +1,4 @@
-"""How much the masks of importance ratios leave out, by how many versions old the samples are.
+"""Share of tokens left out by the masks of importance ratios, by the samples' age in versions.
 
 `python -m clawrl_gym.train run.dir=RUN learner.keep_checkpoints=100` and then
 `python bench/staleness.py RUN`: the samples of each update are scored by the weights of later
@@ -35,7 +35,7 @@ class Shares:
     """Ratio below the lower bound of tokens."""
     above: int = 0
     in_sequences: int = 0
-    """In a sequence that is masked whole."""
+    """Tokens in a sequence that is masked whole."""
     masked: int = 0
 
     def row(self, age: int) -> str:
@@ -100,7 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--most", type=int, default=12, help="versions for each age")
-    parser.add_argument("--temperature", type=float, default=1.0, help="of the run's sampling")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of the sampling")
     options = parser.parse_args()
     print(*lines(measure(options.run, AGES, options.most, options.temperature)), sep="\n")
 

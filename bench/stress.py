@@ -67,11 +67,11 @@ WORDS = "the quick brown fox jumps over a lazy dog and tells a story about it "
 
 @dataclass
 class Heard:
-    """What some clients heard."""
+    """Replies that some clients got."""
 
     first_token_s: list[float] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
-    """By status."""
+    """Number of answers by status."""
 
 
 # The clients.
@@ -251,7 +251,7 @@ async def flooding(
 
 
 async def fixed_replies(service: Service) -> list[str]:
-    """What an honest user is told, greedily."""
+    """Replies to an honest user, sampled greedily."""
     async with connected(service.url) as http:
         client = Client(http, service.keys[HONEST[0]])
         return [await client.greedy(prompt) for prompt in PROMPTS]
@@ -263,7 +263,7 @@ def connected(url: str) -> aiohttp.ClientSession:
 
 
 def play(role: str, given: dict[str, Any]) -> object:
-    """In a process of its own: what one of these does must not count as another's wait."""
+    """Play in a process of its own: what one role does must not count as another's wait."""
     if role == "probe":
         return probes(**given)
     work = honest if role == "honest" else flooding
@@ -271,7 +271,7 @@ def play(role: str, given: dict[str, Any]) -> object:
 
 
 async def played(role: str, **given: object) -> Any:
-    """What a role heard."""
+    """Results of a role."""
     command = [sys.executable, __file__, "--role", role, json.dumps(given)]
     child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     try:
@@ -288,7 +288,7 @@ async def played(role: str, **given: object) -> Any:
 
 @dataclass(frozen=True)
 class Service:
-    """What is under load."""
+    """The service under load."""
 
     url: str
     keys: dict[str, str]
@@ -411,12 +411,12 @@ async def run(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=1.0, help="of the flood")
+    parser.add_argument("--minutes", type=float, default=1.0, help="duration of the flood")
     parser.add_argument("--policy", choices=("vllm", "sleeping"), default="vllm")
     parser.add_argument("--context", type=int, default=2048, help="tokens; of the sleeping one")
     parser.add_argument("--at-once", type=int, default=60, help="the flood's requests for replies")
     parser.add_argument("--role", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of serve")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="keys of serve")
     options = parser.parse_args()
     if options.role:
         print(json.dumps(play(options.role[0], json.loads(options.role[1]))))

@@ -1,4 +1,4 @@
-"""What a publication costs those who are being answered, and that it fails no request.
+"""Cost of a publication for those who are being answered, and proof that it fails no request.
 
     python bench/swap.py [--form weights|adapters] [--publications 30] [--streams 64]
 
@@ -31,7 +31,7 @@ from clawrl_gym.policy.servers import PolicyServers
 
 Form = Literal["weights", "adapters"]
 Gap = tuple[float, float]
-"""When it began and when it ended."""
+"""Begin and end of a gap."""
 PROMPT_TOKENS, REPLY_TOKENS = 40, 120
 PAUSE_S = 0.4
 
@@ -58,7 +58,7 @@ async def stream(
 
 
 def make_adapter(model: Path, folder: Path, form: AdapterConfig) -> Path:
-    """One that changes what is said, as a trained one does."""
+    """Make an adapter that changes what is said, as a trained one does."""
     import torch
 
     from clawrl_gym.trainers.adapter import trained
@@ -73,7 +73,7 @@ def make_adapter(model: Path, folder: Path, form: AdapterConfig) -> Path:
 
 
 async def publications(publish: Callable[[int], Awaitable[object]], count: int) -> list[Gap]:
-    """When each began and ended."""
+    """Publish; returns when each publication began and ended."""
     spans = []
     for version in range(1, count + 1):
         await asyncio.sleep(PAUSE_S)

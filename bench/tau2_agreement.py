@@ -97,12 +97,12 @@ for line in sys.stdin:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is carried out on both sides."""
+    """A case that is carried out on both sides."""
 
     domain: str
     task: ToolTask
     row: dict[str, Any]
-    """As the file has it."""
+    """The row of the file."""
     calls: list[dict[str, Any]]
     last_message: str
     kind: str
@@ -126,7 +126,7 @@ def cut_data(checkout: Path, root: Path, whole: bool) -> None:
 
 
 def cut_tables(tables: dict[str, Any], text: str) -> dict[str, Any]:
-    """With every row that the text names, and every row that one of those names."""
+    """Tables with every row that the text names, and every row that one of those names."""
     kept: dict[str, Any] = {}
     for name in ("products", "flights", "orders", "reservations", "users"):
         rows = tables.get(name, {})
@@ -323,7 +323,7 @@ def ours(case: Case) -> tuple[float, list[bool], Any]:
 
 
 def _is_ours(goal: object) -> bool:
-    """What the evaluator leaves to its caller: that it ended by itself, and that it spoke."""
+    """Whether its caller checks a goal, not the evaluator: it ended by itself, and it spoke."""
     return type(goal).__name__ in ("EndedGoal", "AnyReplyGoal")
 
 
@@ -342,7 +342,7 @@ def same_state(domain: str, mine: Any, before: Any, after: Any) -> bool:
 
 
 def _even(value: Any) -> Any:
-    """Without what is null, and with one name for the bills that are drawn at random there."""
+    """The value without nulls, and with one name for the bills that are drawn at random there."""
     if isinstance(value, dict):
         is_draft = value.get("status") == "Draft" and "bill_id" in value
         kept = {
@@ -412,7 +412,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1600, help="changed ones, of all domains")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--domains", nargs="+", choices=DOMAINS, default=DOMAINS)
-    parser.add_argument("--show", type=int, default=10, help="so many disagreements")
+    parser.add_argument("--show", type=int, default=10, help="disagreements to show")
     parser.add_argument("--whole", action="store_true")
     options = parser.parse_args()
     count: Counter[tuple[str, str, str]] = Counter()

@@ -1,4 +1,4 @@
-"""How many tasks of folders of others load, and why the rest does not.
+"""Number of tasks in others' folders that load, and why the rest does not.
 
     python bench/terminal_folders.py PATH...     # folders of Harbor or Terminal-Bench tasks
 

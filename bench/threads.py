@@ -1,4 +1,4 @@
-"""How many threads engine and learner take on a CPU, and whether compiling pays: tokens a second.
+"""Throughput by threads of engine and learner on a CPU, compiled or not, in tokens a second.
 
     PYTHONPATH=. python bench/threads.py FOLDER [--forms 1:0,2:0,0:1,0:2,1:1,2:2,2:0:compiled]
         [--streams 32] [--seconds 30] [--learner lora|all]
@@ -6,7 +6,7 @@
 A form is ENGINE:LEARNER, threads of each; 0 leaves that part out, `:compiled` has vLLM compile the
 model (policy.enforce_eager=false). The engine answers that many streams of 96 tokens behind prompts
 of 64; the learner trains on batches of 8 sequences of such prompts and replies, in a process of its
-own. Both go on for the same seconds, after a first reply and a first update that do not count.
+own. Both run for the same seconds, after a first reply and a first update that do not count.
 Prints a Markdown table: start-up of vLLM, tokens generated and tokens learned a second, by the wall
 and for each second of the CPU, which other work on the machine disturbs less.
 """
@@ -59,7 +59,7 @@ class Rates:
     learned: float = 0.0
     generated_cpu: float = 0.0
     learned_cpu: float = 0.0
-    """For each second of all threads together."""
+    """Learned tokens for each second of all threads together."""
 
 
 def batch() -> list[Sample]:
@@ -103,7 +103,7 @@ def learn(model: str, threads: int, form: str, pipe: Connection) -> None:
 async def generate(
     client: EngineClient, version: int, draw: random.Random, until_s: float
 ) -> list[float]:
-    """When each token came."""
+    """Generate; returns when each token came."""
     came: list[float] = []
     while time.perf_counter() < until_s:
         prompt = [draw.randrange(*IDS) for _ in range(PROMPT_TOKENS)]
@@ -148,7 +148,7 @@ async def engine(
 
 
 def _cpu_s() -> float:
-    """Of the engine: all that this process started, but a learner."""
+    """CPU time of the engine: all that this process started, but a learner."""
     started = psutil.Process().children(recursive=True)
     times = [each.cpu_times() for each in started if "multiprocessing" not in str(each.cmdline())]
     return sum(each.user + each.system for each in times)

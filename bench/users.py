@@ -70,7 +70,7 @@ class Person:
         return round(fits, 6), statistics.mean(persona.right(*reply) for reply in replies)
 
     def talk(self, number: int, start: int) -> None:
-        """Conversation `number`, to its end; a start of the bench does not go on with another's."""
+        """Conversation `number`, to its end; a start of the bench does not resume another's."""
         config = ConversationEnvConfig(
             persona=self.persona, families=["ask"], max_turns=8, wording="train"
         )
@@ -129,7 +129,7 @@ class Served:
         raise SystemExit("\n".join([*self.lines[-30:], f"no {words!r}"]))
 
     def wait_until_learned(self) -> None:
-        """Until nothing that was said waits for the judge or the learner."""
+        """Wait until nothing that was said waits for the judge or the learner."""
         give_up_s = time.monotonic() + _LEARNING_S
         with closing(StoreReader(self._folder)) as store:
             while store.unjudged(1) or store.judged_without_sample() or store.untrained_groups():
@@ -144,18 +144,18 @@ class Served:
 
 @dataclass
 class State:
-    """How far the rounds are."""
+    """State of the rounds."""
 
     keys: dict[str, str]
     starts: int = 0
     scores: list[list[float]] = field(default_factory=list)
-    """Of all users, before the first round and after each."""
+    """Scores of all users, before the first round and after each."""
     right: list[list[float]] = field(default_factory=list)
     """Shares of right answers, likewise."""
 
     @classmethod
     def of(cls, folder: Path, users: int) -> State:
-        """What an earlier start left, else a beginning with new users."""
+        """State that an earlier start left, else a new one with new users."""
         file = folder / STATE_FILE
         if file.exists():
             state = cls(**json.loads(file.read_text()))
@@ -176,7 +176,7 @@ class State:
         return [scores[user] for at, scores in enumerate(self.scores[1:]) if at % 2 == user % 2]
 
     def moved(self) -> float:
-        """By how much the score of one who did not talk in a round moved at most."""
+        """Largest change of score of a user who did not talk in a round."""
         rounds = enumerate(zip(self.scores, self.scores[1:], strict=False))
         return max(
             (
@@ -193,9 +193,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--conversations", type=int, default=16, help="of a user in a round")
+    parser.add_argument("--conversations", type=int, default=16, help="for a user in a round")
     parser.add_argument("--problems", type=int, default=40, help="held-out ones for each score")
-    parser.add_argument("--dir", type=Path, help="kept, and gone on with")
+    parser.add_argument("--dir", type=Path, help="folder that is kept, and resumed")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     options, overrides = parser.parse_known_args()
     with tempfile.TemporaryDirectory(prefix="users-") as root:

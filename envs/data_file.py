@@ -27,7 +27,7 @@ def read_rows(path: Path) -> list[tuple[str, object]]:
             listed = tasks if isinstance(tasks, list) else []
             rows = [(f"task {number}", row) for number, row in enumerate(listed, 1)]
     except (OSError, ValueError, RecursionError) as error:
-        raise TaskError(f"{path}: no JSON of tasks: {error}") from error
+        raise TaskError(f"{path}: not JSON tasks: {error}") from error
     if not rows:
         raise TaskError(f'{path}: expected a list of tasks, {{"tasks": [...]}} or JSON lines')
     return rows
@@ -53,6 +53,6 @@ def require_text(row: object) -> None:
     try:
         whole = is_whole(json.dumps(row, ensure_ascii=False, default=str))
     except (ValueError, RecursionError) as error:
-        raise TaskError(f"the row is no JSON: {error}") from error
+        raise TaskError(f"the row is not JSON: {error}") from error
     if not whole:
-        raise TaskError("the row holds bytes that are no UTF-8, or half of a surrogate pair")
+        raise TaskError("the row has bytes that are not UTF-8, or half of a surrogate pair")

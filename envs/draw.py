@@ -31,7 +31,7 @@ WORDS = _words(
     "fern gravel heron ingot jasper kayak lilac mocha nectar onyx poppy quill raven salt tundra "
     "umber viola walnut yarrow zephyr bison clover dingo ermine ferret gecko hyena ibis koala"
 )
-"""What files hold. No word is part of another word or of a stem: grep finds exactly one."""
+"""Words that files hold. None is part of another word or of a stem: grep finds exactly one."""
 
 EXTENSIONS = ("txt", "md", "log", "csv", "dat", "cfg", "ini", "bak")
 

@@ -14,15 +14,15 @@ from clawrl_gym.envs.task_source import TaskSource
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What was asked, and what was said to it."""
+    """A request and the reply to it."""
 
     request: str
     replies: tuple[str, ...]
-    """As an agent of the kind writes them; empty: nobody knows."""
+    """Replies of an agent of the kind; empty: unknown."""
 
     @property
     def text(self) -> str:
-        """For a system message."""
+        """The example as text for a system message."""
         replies = "\n".join(f"Reply: {reply}" for reply in self.replies)
         return f"An example of a request, and what to reply.\n\nRequest: {self.request}\n{replies}"
 

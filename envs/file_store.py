@@ -32,7 +32,7 @@ class FileStore:
         return self.files[path]
 
     def write(self, path: str, content: str) -> str:
-        """Write a file anew, and say so. Raises FileStoreError."""
+        """Replace a file, and say so. Raises FileStoreError."""
         path = self._clean(path)
         if len(content) > MAX_CONTENT_CHARS:
             raise FileStoreError(f"the content is too long: at most {MAX_CONTENT_CHARS} characters")

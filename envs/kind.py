@@ -1,4 +1,4 @@
-"""What the configurations of the kinds that this package ships have in common.
+"""Common parts of the configurations of the kinds that this package ships.
 
 Apart from `registration.py`, which `import clawrl_gym` needs and which must stay light.
 """
@@ -20,7 +20,7 @@ from clawrl_gym.envs.task_source import TaskSource
 
 
 class RegisteredEnvConfig(EnvConfig):
-    """Of a kind of ours, whose environment is registered under an id.
+    """Configuration of a shipped kind, whose environment is registered under an id.
 
     The environment's class reads this configuration; so it is found by name, never imported.
     """
@@ -29,7 +29,7 @@ class RegisteredEnvConfig(EnvConfig):
     """package.module:Name of the environment."""
 
     id: str
-    """What `gymnasium.make` takes."""
+    """Id for `gymnasium.make`."""
 
     @property
     def has_own_thread(self) -> bool:

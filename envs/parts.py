@@ -47,7 +47,7 @@ def pictures_of(content: str | Sequence[Part] | None) -> list[bytes]:
 
 
 def plain(observation: str) -> str:
-    """For people: pictures are only mentioned."""
+    """The observation as text for people: pictures are only mentioned."""
     form = _form(observation)
     if form is None:
         return observation

@@ -16,7 +16,7 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
 
 Place = Literal["first", "next", "last"]
-"""Of a sentence among others."""
+"""Place of a sentence among others."""
 Choices = Mapping[Split, tuple[str, ...]]
 """Ways to say something, by split."""
 Depends = Callable[[int, int], bool]
@@ -48,7 +48,7 @@ CLOSINGS: Choices = MappingProxyType(
         "heldout": ("", "", " Much obliged.", " Cheers!"),
     }
 )
-"""What stands after all of it."""
+"""Closing words of a request."""
 _OPENERS: Mapping[Place, Choices] = MappingProxyType(
     {"first": _FIRST, "next": _NEXT, "last": _LAST}
 )
@@ -99,7 +99,7 @@ class Style:
 
 
 def draw_style(draw: Draw, count: int, depends: Depends) -> Style:
-    """A style that so many things lend themselves to."""
+    """A style that fits `count` things."""
     styles = list(plain_styles(count)) if count < 4 else [FLOW, LISTING]
     # With many things the order of the text is seldom that of the work: else no plan is needed.
     often = 1 if count < 5 else 3
@@ -127,13 +127,13 @@ def around(draw: Draw, split: Split, body: str, openings: Choices) -> str:
 
 
 def in_order(draw: Draw, count: int, clauses: Callable[[], Sequence[str]]) -> Ordered:
-    """The body of a request for so many things in the order of the work, in training's wording."""
+    """The body of a request for `count` things in the order of the work, in training's wording."""
     style = draw.pick(plain_styles(count))
     return style.write(draw, "train", clauses(), lambda after, before: False)
 
 
 def plain_styles(count: int) -> tuple[Style, ...]:
-    """Those in which the text has the order of the work."""
+    """Styles in which the text has the order of the work."""
     return (FLOW,) if count == 1 else (FLOW, LISTING, _RUN_ON)
 
 
@@ -155,7 +155,7 @@ def with_budget(request: str, replies: int) -> str:
 
 
 def upper(sentence: str) -> str:
-    """With a capital where a word begins it, and not the name of a file."""
+    """The sentence with a capital, unless it begins with the name of a file."""
     first = sentence.split(maxsplit=1)[0]
     return sentence if "." in first else sentence[:1].upper() + sentence[1:]
 

@@ -11,11 +11,11 @@ REPORT_FAILED = "Test report: failed"
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What an episode earned, and why not more."""
+    """Reward of an episode, and why it is not higher."""
 
     reward: float
     report: str
-    """For whoever learns from the episode; no prompt of the episode has it."""
+    """Report for training and for people; no prompt of the episode has it."""
 
 
 def report_of(failures: Sequence[str]) -> str:
@@ -30,7 +30,7 @@ def with_left_out(report: str, left_out: Sequence[str]) -> str:
 
 
 def failures_of(report: str) -> tuple[str, ...]:
-    """What a report says that failed; inverse of `report_of`."""
+    """Failures that a report lists; inverse of `report_of`."""
     first, *lines = report.split("\n")
     return tuple(line.removeprefix("- ") for line in lines) if first == REPORT_FAILED else ()
 

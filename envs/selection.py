@@ -1,4 +1,4 @@
-"""How much of a set of tasks is used, and why not the rest: the same words for every loader.
+"""The used part of a set of tasks, and why not the rest: the same words for every loader.
 
 A loader tries each task of a set when the set is opened and keeps those that load: what cannot load
 is never drawn, and no single one refuses the others. `Selection` holds the count of the used and a
@@ -30,21 +30,21 @@ class LeftOut:
     """One task that is not used."""
 
     name: str
-    """Its id, or where it stands: what finds it again."""
+    """Id or place by which it is found again."""
     reason: str
-    """In words, for whoever can mend it."""
+    """Reason in words, for people who can fix it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What became of a set."""
+    """Result of selecting from a set."""
 
     used: int
     left_out: tuple[LeftOut, ...] = ()
     untrusted: tuple[str, ...] = ()
-    """Of the used: those whose grades an agent may have prepared."""
+    """Ids among the used whose grades an agent may have prepared."""
     notes: tuple[str, ...] = ()
-    """What else there is to know of the set, such as what is held out and why."""
+    """Further notes on the set, such as what is held out and why."""
 
     @property
     def summary(self) -> str:
@@ -106,7 +106,7 @@ class SelectiveSource(Protocol):
 
 
 def selection_of(source: object) -> Selection | None:
-    """What a source says that it chose; None for one that takes everything."""
+    """Selection of a source; None for one that takes everything."""
     return source.selection if isinstance(source, SelectiveSource) else None
 
 
@@ -128,7 +128,7 @@ def select(
 
 
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\S*/\S*|\d+")
-"""What one reason says of its own task."""
+"""Parts of a reason that differ from task to task."""
 
 
 def _group_line(reason: str, names: list[str]) -> str:
@@ -144,5 +144,5 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _whole(text: str) -> str:
-    """For a terminal, whatever a data file calls its rows."""
+    """The text as a terminal can show it, whatever a data file calls its rows."""
     return text.encode(errors="replace").decode()

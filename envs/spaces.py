@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Space
 
 PRINTABLE = "".join(chr(code) for code in range(32, 127))
-"""What samples are made of; the space itself holds every str."""
+"""Characters that samples are made of; the space itself holds every str."""
 
 
 class Unicode(Space[str]):  # type: ignore[misc]

@@ -47,7 +47,7 @@ class TaskLike(Protocol):
     def id(self) -> str: ...
     @property
     def family(self) -> str:
-        """For curves."""
+        """Family name for curves."""
         ...
 
     @property
@@ -122,7 +122,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         self.report = ""
         """Report of the grade at the end of the episode; `finish()` sets it too."""
         self.agent_fault = False
-        """Whether the agent spoilt the episode: its reward of 0 is none that it earned."""
+        """Whether the agent broke the episode: its reward of 0 was not earned."""
         self.waited_s = 0.0
         """Seconds that processes of actions waited for a CPU of this machine, over all episodes:
         they are not the agent's time."""
@@ -243,7 +243,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
             return self._fail(fault), True
 
     def _end_with_grade(self, task: TaskT, workspace: WorkspaceT) -> float:
-        """The reward; the episode ends with it. A grade that the agent spoilt is 0."""
+        """The reward; the episode ends with it. A grade that the agent broke is 0."""
         try:
             reward, self.report = self._grade(task, workspace)
         except AgentFault as fault:

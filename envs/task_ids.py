@@ -32,13 +32,13 @@ class TaskIds(Sequence[str]):
     split: Split
     families: tuple[str, ...]
     prefix: str = ""
-    """What stands before the family, its dash included."""
+    """Text before the family, its dash included."""
 
     def __len__(self) -> int:
         return NUMBERS[self.split] * len(self.families)
 
     def __contains__(self, name: object) -> bool:
-        """At once, where a sequence would look through all of them."""
+        """Check an id at once, where a sequence would look through all of them."""
         if not isinstance(name, str) or not name.startswith(self.prefix):
             return False
         *_, digits = name.rpartition("-")
@@ -75,7 +75,7 @@ def select_families(available: Collection[str], requested: Sequence[str] | None)
 
 @dataclass(frozen=True, slots=True)
 class TaskId:
-    """What an id says."""
+    """Parts of an id."""
 
     family: str
     split: Split
@@ -134,7 +134,7 @@ def first_drawn(seed: str, draw: Callable[[Draw], T | None], attempts: int) -> T
     for attempt in range(attempts):
         if (drawn := draw(Draw(f"{seed}/{attempt}"))) is not None:
             return drawn
-    raise TaskError(f"{seed!r} came to nothing in {attempts} attempts")
+    raise TaskError(f"{seed!r} gave no task in {attempts} attempts")
 
 
 def draw_content(

@@ -1,4 +1,4 @@
-"""What tickets and meetings of generated tasks are called. No title is part of another one."""
+"""Titles of tickets and meetings of generated tasks. No title is part of another one."""
 
 from __future__ import annotations
 

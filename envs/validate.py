@@ -1,6 +1,6 @@
 """Checks tasks by playing them: the oracle must earn 1.0 and doing nothing 0.0.
 
-What a loader leaves out does not hold either, and is told with its reason.
+A task that a loader leaves out does not pass either, and is reported with its reason.
 
 `main` is the command `python -m clawrl_gym.envs.TYPE validate PATH` of every environment that has
 one. What goes wrong in a task is a row of the table, never the end of the check.
@@ -58,7 +58,7 @@ _SPLITS: tuple[Split, ...] = ("train", "heldout")
 
 @dataclass(frozen=True, slots=True)
 class TaskCheck:
-    """What became of one task."""
+    """Result of checking one task."""
 
     task: str
     family: str
@@ -66,10 +66,10 @@ class TaskCheck:
     """None: it came to no reward."""
     noop: float | None
     error: str
-    """What prevented a reward; empty when nothing did."""
+    """Reason why there is no reward; empty when there is one."""
     seconds: float
     failures: tuple[str, ...] = ()
-    """What the grade of the oracle misses, such as tests that did not run."""
+    """Failures in the oracle's grade, such as tests that did not run."""
 
     @property
     def ok(self) -> bool:
@@ -77,7 +77,7 @@ class TaskCheck:
 
     @property
     def verdict(self) -> str:
-        """In words: what is wrong with the task, or "ok"."""
+        """Verdict in words: what is wrong with the task, or "ok"."""
         if self.error:
             return self.error
         problems = []
@@ -259,11 +259,11 @@ def _parse(
     command = commands.add_parser(
         "validate", help="play every task: the oracle must earn 1.0 and doing nothing 0.0"
     )
-    command.add_argument("path", metavar="PATH", help="the tasks, as the environment names them")
+    command.add_argument("path", metavar="PATH", help="value of env.tasks or env.instances")
     command.add_argument("--sandbox", choices=("auto", *SANDBOXES.builtin), default="auto")
     command.add_argument("--split", choices=("all", *_SPLITS), default="all")
     command.add_argument("--ids", help="only these tasks, separated by commas")
-    command.add_argument("--limit", type=count, help="only so many tasks")
+    command.add_argument("--limit", type=count, help="only this many tasks")
     command.add_argument(
         "--jobs", type=count, default=min(4, os.cpu_count() or 1), help="tasks at a time"
     )

@@ -20,7 +20,7 @@ _KEY_DIGITS = 7
 MAX_FILE_BYTES = 1 << 20
 MAX_FILES = 200
 _FIELD_CHARS = 2_000
-"""Of each text of a row: ids, addresses and commits are short, or stand first."""
+"""Longest text of a row's field: ids, addresses and commits are short, or come first."""
 _MAX_DEPTH = 4
 _OF_OTHERS = frozenset(
     ("problem_statement", "hints_text", "text", "prompt", "issue", "patch", "test_patch",
@@ -103,7 +103,7 @@ def _by_key() -> Mapping[str, tuple[str, ...]]:
 
 
 def held_out_note(names: Collection[str], tasks: int) -> tuple[str, ...]:
-    """What a run says at its start of the instances that it found."""
+    """Note at a run's start about the instances that it found."""
     if not names:
         return ()
     return (

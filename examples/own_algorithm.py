@@ -25,7 +25,7 @@ class EarlyTokens(cg.Algorithm):
         model_config = ConfigDict(extra="forbid", frozen=True)
 
         decay: float = Field(0.98, gt=0, le=1)
-        """Of the advantage from one token of a turn to the next."""
+        """Decay of the advantage from one token of a turn to the next."""
 
     def __init__(self, options: Options) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class EarlyTokens(cg.Algorithm):
         verdicts_G: Sequence[cg.Verdicts],
         prompts_G: Sequence[cg.Prompts],
     ) -> list[cg.Terms]:
-        """By turn of each episode; an episode without a reward brings nothing."""
+        """Terms by turn of each episode; an episode without a reward brings nothing."""
         rewards = [episode.reward for episode in group.episodes_G if episode.reward is not None]
         if len(set(rewards)) < 2:
             self.counts["zero_variance"] += 1

@@ -41,7 +41,7 @@ class TransformersEngine(cg.Engine):
         self._renderer: ChatRenderer | None = None
         self._model: _Model | None = None
         self._one = asyncio.Lock()
-        """Held by whoever uses the model."""
+        """Lock of the model's current user."""
         self._waiting = self._tokens = self._replies = 0
         self._ended = asyncio.Event()
 
@@ -63,7 +63,7 @@ class TransformersEngine(cg.Engine):
         self._model = None
 
     async def watch(self) -> None:
-        """It dies with the command."""
+        """Wait until the engine ends: it dies with the command."""
         await self._ended.wait()
 
     def connect(self, connection: Connection) -> "_Client":
@@ -96,7 +96,7 @@ class TransformersEngine(cg.Engine):
         await self.stage(version, weights, "share")
         await self.switch(version)
 
-    # What its clients ask.
+    # Questions of its clients.
 
     @property
     def renderer(self) -> ChatRenderer:
@@ -108,7 +108,7 @@ class TransformersEngine(cg.Engine):
         renderer, tools = self.renderer, body.get("tools") or []
         options = body.keys() - {"messages", "tools", "tool_choice", "parallel_tool_calls"}
         if options:
-            raise RequestError(f"got {', '.join(sorted(options))}, which this engine has not")
+            raise RequestError(f"got {', '.join(sorted(options))}, not supported here")
         try:
             ids: list[int] = await asyncio.to_thread(renderer.prompt_ids, body["messages"], tools)
         except Exception as error:
@@ -122,7 +122,7 @@ class TransformersEngine(cg.Engine):
         ends, room = self.renderer.end_ids, self._setup.config.max_model_len - len(prompt_T)
         foreign = sorted(sampling.changed.keys() - _HONOURED)
         if foreign or sampling.top_p < 1:
-            raise RequestError(f"got {', '.join(foreign) or 'top_p'}, which this engine has not")
+            raise RequestError(f"got {', '.join(foreign) or 'top_p'}, not supported here")
         if room < 1:
             longest = self._setup.config.max_model_len
             raise ContextError(f"got {len(prompt_T)} tokens, the context has {longest}")
@@ -157,7 +157,7 @@ class TransformersEngine(cg.Engine):
     @property
     def _loaded(self) -> "_Model":
         if self._model is None:
-            raise PolicyUnavailable("the model was let go")
+            raise PolicyUnavailable("the model was closed")
         return self._model
 
     async def _load(self) -> None:
@@ -181,7 +181,7 @@ class _Model:
         self._net = net.eval()
 
     def logprobs(self, ids: list[int]) -> list[float]:
-        """Of all ids but the first."""
+        """Log-probs of all ids but the first."""
         import torch
 
         with torch.no_grad():
@@ -214,7 +214,7 @@ class _Model:
 
 
 class _Client(cg.EngineClient):
-    """What gateway, judge and probe hold of it."""
+    """The part that gateway, judge and probe hold of it."""
 
     def __init__(self, engine: TransformersEngine) -> None:
         self._engine = engine

@@ -50,13 +50,13 @@ class WordTasks:
 
 
 class Answers:
-    """What one episode holds: the answers given so far."""
+    """State of one episode: the answers given so far."""
 
     def __init__(self) -> None:
         self.given: list[str] = []
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: nothing is held."""
 
 
 class WordOrderEnv(cg.TaskEnv[WordTask, Answers]):

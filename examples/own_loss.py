@@ -20,7 +20,7 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cap: float = Field(1.0, gt=0)
-    """Of the weight of what is made rarer."""
+    """Largest weight of a token that is made rarer."""
 
 
 def tapered(tokens: cg.LossInputs, options: Options) -> cg.TokenLoss:

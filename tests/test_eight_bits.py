@@ -128,7 +128,7 @@ def test_a_checkpoint_of_other_moments_is_refused(
     learner = make_learner(model_dir, written)
     learner.step(make_samples(LENGTHS), 0)
     learner.save_checkpoint(str(tmp_path / "000001"))
-    with pytest.raises(TrainerError, match=f"go on with learner.moment_bits={written}"):
+    with pytest.raises(TrainerError, match=f"resume with learner.moment_bits={written}"):
         make_learner(model_dir, read).load_checkpoint(str(tmp_path / "000001"))
 
 

@@ -361,7 +361,7 @@ def test_many_environments_act_on_threads_of_their_own():
         ({"render_mode": "human"}, "got render_mode='human'"),
         ({"tasks": "/nowhere"}, "got env.tasks='/nowhere', expected 'generated', 'composed'"),
         ({"families": ["nonesuch"]}, "nonesuch"),
-        ({"heldout": "x"}, "env.heldout goes with files of tasks"),
+        ({"heldout": "x"}, "env.heldout works with files of tasks"),
         ({"tasks": "/tmp", "families": ["a"]}, "env.families chooses generated tasks"),
     ],
 )

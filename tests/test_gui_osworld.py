@@ -220,7 +220,7 @@ def test_a_file_has_at_most_four_mebibytes_and_a_task_eight_tabs(tmp_path: Path)
 
 def test_a_folder_of_tasks_that_cannot_be_used_is_refused_with_the_reasons(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("{")
-    with pytest.raises(TaskError, match=r"can be used here: 1: .*\.json is no JSON"):
+    with pytest.raises(TaskError, match=r"can be used here: 1: .*\.json is not JSON"):
         open_osworld(tmp_path)
 
 

@@ -141,7 +141,7 @@ async def test_a_publication_that_is_refused_is_told_and_the_next_one_is_tried(
     updates, published = await run(tmp_path, learner, 5, refused=[1, 2, 4])
     assert published == [update.version for update in updates] == [1, 2, 3, 4, 5]
     assert [update.events["learner/refused"] for update in updates] == [1, 1, 0, 1, 0]
-    told = "version 2 is neither served nor kept, the one before goes on: it has not arrived"
+    told = "version 2 is neither served nor kept, the one before keeps serving: it has not arrived"
     assert learner.calls.count(told) == 1
     assert not any(call.startswith("restart") for call in learner.calls)
     assert [update.is_served for update in updates] == [False, False, True, False, True]
@@ -157,7 +157,7 @@ async def test_what_was_not_served_has_no_checkpoint_that_a_resume_or_an_export_
     config = LearnerConfig(publish="if_not_worse")
     learner, guard = FakeLearner([]), Refusing(config, [2])
     updates, _ = await run(tmp_path / "b", learner, 3, config, guard=guard, refused=[2])
-    assert "update 3 is undone, version 1 serves on as 3: it is worse" in learner.calls
+    assert "update 3 is undone, version 1 keeps serving as 3: it is worse" in learner.calls
     assert "load 000001" in learner.calls
     assert list(list_checkpoints(tmp_path / "b" / "c")) == [1, 3]
 
@@ -278,7 +278,7 @@ async def test_an_update_that_is_worse_is_undone_and_its_batch_is_used(tmp_path:
     assert all(update.batch.groups == 1 and update.checkpoint for update in updates)
     at = learner.calls.index("step 2")
     said, *calls = learner.calls[at + 1 : at + 5]
-    assert said == "update 3 is undone, version 2 serves on as 3: it is worse"
+    assert said == "update 3 is undone, version 2 keeps serving as 3: it is worse"
     assert calls == ["load 000002", "weights", "step 3"], "its checkpoint is that of version 2"
 
 
@@ -520,7 +520,7 @@ async def test_a_service_goes_on_however_many_updates_are_refused_and_says_so(
     assert refused == list(range(3, 11))
     warnings = [call for call in learner.calls if call.startswith("WARNING")]
     assert len(warnings) == 2, "after the third and the sixth"
-    assert all("the last good weights serve on" in warning for warning in warnings)
+    assert all("the last good weights keep serving" in warning for warning in warnings)
     assert "step 10" in learner.calls, "learning goes on"
 
 
@@ -532,5 +532,5 @@ async def test_a_service_goes_back_where_publications_are_refused_again_and_agai
     assert published == list(range(1, 9))
     assert [u.version for u in updates if u.is_served] == [1, 7, 8]
     (warning,) = [call for call in learner.calls if call.startswith("WARNING")]
-    assert "version 1 serve on, and learning goes on from them" in warning
+    assert "version 1 keep serving, and learning resumes from them" in warning
     assert learner.calls[learner.calls.index(warning) + 1] == "load 000001"

@@ -265,7 +265,7 @@ async def test_an_update_that_canaries_lose_by_never_serves_and_is_undone(tmp_pa
         assert refused[0].events[f"{REFUSED}/canary"] == 1.0
         assert service.serving == learner.weights == 1.0
         (line,) = [line for line in service.said if "is undone" in line]
-        assert "version 3 serves on as 4" in line
+        assert "version 3 keeps serving as 4" in line
         assert "learner.guards.canary" in line
         gone = {sample.id for sample in refused[0].batch.samples}
         others = [u for u in service.updates if REFUSED not in u.events]

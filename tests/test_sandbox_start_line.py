@@ -33,7 +33,7 @@ def test_no_more_than_so_many_start_at_a_time_and_all_do_in_the_end():
 
 def test_a_place_that_never_gets_free_is_an_error_and_one_that_fails_gives_its_place_back():
     line = StartLine(1, wait_s=0.01)
-    with line.place(), pytest.raises(SandboxError, match="1 others are starting"), line.place():
+    with line.place(), pytest.raises(SandboxError, match="1 others have been"), line.place():
         pass
     with pytest.raises(ValueError, match="broken"), line.place():
         raise ValueError("broken")

@@ -128,14 +128,14 @@ def test_what_was_tried_is_known_when_one_begins_again(tmp_path):
 def test_attempts_of_another_setting_are_refused(tmp_path, name):
     Attempts(tmp_path, SETTING).begin(BASELINE)
     fields = {"commit": "abc", "test_command": "pytest", "python": "3.11", "sandbox": "bubblewrap"}
-    with pytest.raises(ConfigError, match=f"was begun with {name} '{fields[name]}', got 'x'"):
+    with pytest.raises(ConfigError, match=f"was started with {name} '{fields[name]}', got 'x'"):
         Attempts(tmp_path, Setting(**{**fields, name: "x"}))
 
 
 @pytest.mark.parametrize("text", ["", "[]\n", "{}\n", json.dumps({"setting": {"a": 1}})])
 def test_a_file_that_holds_no_attempts_is_refused(tmp_path, text):
     (tmp_path / "_attempts.jsonl").write_text(text)
-    with pytest.raises(ConfigError, match="is no file of attempts"):
+    with pytest.raises(ConfigError, match="is not a file of attempts"):
         Attempts(tmp_path, SETTING)
 
 

@@ -324,7 +324,7 @@ def test_what_is_no_environment_of_python_is_not_shown_to_a_sandbox(tmp_path: Pa
             interpreter_at(str(path))
     assert interpreter_at(SYSTEM_PYTHON).mounts == {}
     (tmp_path / "secrets/pyvenv.cfg").write_text("home = /usr/bin\n")
-    with pytest.raises(TaskError, match="which is no program here"):
+    with pytest.raises(TaskError, match="which is not a program here"):
         interpreter_at(str(tmp_path / "secrets/bin/python"))
     (tmp_path / "secrets/bin/python").chmod(0o755)
     shown = interpreter_at(str(tmp_path / "secrets/bin/python"))

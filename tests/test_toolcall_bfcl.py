@@ -253,7 +253,7 @@ ODD_SCHEMA = {"name": "f", "parameters": {"type": "dict", "properties": {}, "min
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        ("no object", "it is no JSON object"),
+        ("no object", "it is not a JSON object"),
         ({"question": []}, "the field 'id' is missing"),
         ({"id": "x"}, "KeyError: 'question'"),
         (row("x"), "possible_answer has no row of its id"),

@@ -91,9 +91,9 @@ def test_the_same_request_is_never_in_both_splits(tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "no JSON of tasks"),
-        ("[", "no JSON of tasks"),
-        ("[" * 100_000, "no JSON of tasks"),
+        ("", "not JSON tasks"),
+        ("[", "not JSON tasks"),
+        ("[" * 100_000, "not JSON tasks"),
         ("[]", "expected a list of tasks"),
         ("5", "expected a list of tasks"),
         ('{"task": []}', "expected a list of tasks"),
@@ -117,7 +117,7 @@ def test_a_bad_line_is_left_out_by_its_number(tmp_path):
     lines = f"{json.dumps(TASK)}\n\n{{\n"
     (left_out,) = opened(tmp_path, lines, "tasks.jsonl").selection.left_out
     assert left_out.name == "line 3"
-    assert left_out.reason.startswith("no JSON: Expecting property name")
+    assert left_out.reason.startswith("not JSON: Expecting property name")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_there_or_no_text_is_a_task_error(tmp_path):
     with pytest.raises(TaskError, match="expected a file of tasks"):
         open_file(tmp_path / "none.json", ToolContext())
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(TaskError, match="no JSON of tasks"):
+    with pytest.raises(TaskError, match="not JSON tasks"):
         open_file(tmp_path / "bytes.json", ToolContext())
 
 

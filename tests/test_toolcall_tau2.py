@@ -589,7 +589,7 @@ def test_a_whole_checkout_is_no_domain_but_names_them(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     telecom_folder(folder)
     for path in (tmp_path, folder.parent):
-        with pytest.raises(TaskError, match=f"1 domains, .*say env.tasks={folder}"):
+        with pytest.raises(TaskError, match=f"1 domains, .*set env.tasks={folder}"):
             open_source(ToolContext(ToolCallEnvConfig(tasks=str(path))))
 
 

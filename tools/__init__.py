@@ -1,1 +1,1 @@
-"""What makes things of this repository; not part of the package."""
+"""Programs that make things of this repository; not part of the package."""

@@ -6,7 +6,7 @@ runs no policy. One that names a script alone counts from the commit that wrote 
 be later than its measurement. A commit of another repository is written NAME@COMMIT. A figure is
 out of date when today's weights were not shipped then, under whatever name, and nobody can tell
 when this repository has no such commit; both end with status 1. That its script was changed since
-is told: it may matter or not.
+is reported: it may matter or not.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Figure:
 
     page: str
     line: int
-    """From 1."""
+    """Line number from 1."""
     commit: str | None
-    """None where it names none."""
+    """Commit of the figure; None where it names none."""
     weights: str | None
     """Name of the shipped model; None where no policy is run."""
     scripts: tuple[str, ...]
@@ -53,10 +53,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """What was changed since a figure's commit."""
+    """Changes since a figure's commit."""
 
     commits: int | None
-    """How many commits ago; None for a commit that is not there."""
+    """Number of commits since then; None for a commit that is not there."""
     weights_changed: bool
     scripts_changed: tuple[str, ...]
 
@@ -85,7 +85,7 @@ def figures(name: str, text: str, repository: Path) -> Iterator[Figure]:
 
 
 def _usual_weights(scripts: tuple[str, ...], repository: Path) -> str | None:
-    """Of a figure that names none: `tiny`, unless its scripts are all there and run no policy."""
+    """Weights of a figure that names none: `tiny`, unless its scripts exist and run no policy."""
     files = [repository / script for script in scripts]
     if not files or not all(file.exists() for file in files):
         return "tiny"
@@ -106,7 +106,7 @@ def measured_at(figure: Figure, repository: Path) -> str | None:
 
 
 def age(figure: Figure, repository: Path) -> Age:
-    """What happened in the repository since the figure was measured. Raises CalledProcessError."""
+    """Changes in the repository since the measurement. Raises CalledProcessError."""
     commit = measured_at(figure, repository)
     if commit is None:
         return Age(None, False, ())

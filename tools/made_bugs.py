@@ -31,10 +31,10 @@ from clawrl_gym.envs.swe.corpus.repository import repository_family
 from tests.repository_runs import failing_in_python
 
 MOST = 12
-"""Of one repository."""
+"""Most bugs of one repository."""
 _DRAWS = 4
 _LONGEST_S = 1.0
-"""Of CPU, for all tests of a repository, which take some milliseconds: what takes longer hangs."""
+"""Most CPU seconds for all tests of a repository, which take some milliseconds: others hang."""
 _MOST_BYTES = 4 << 30
 _NUMBERS_FROM = 900_001
 _PYTHON = ("pytest", "unittest")
@@ -53,7 +53,7 @@ _Dumper.add_representer(str, _lines)
 
 
 def main() -> None:
-    """Write the table anew."""
+    """Write the table again."""
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     signal.signal(signal.SIGPROF, _stop)
     table = {
@@ -158,7 +158,7 @@ def _holds(bug: MadeBug, grounds: list[Ground], bugs: tuple[int, ...]) -> bool:
 
 
 def _visible_failures(ground: Ground, bug: MadeBug, bugs: tuple[int, ...]) -> frozenset[str]:
-    """What fails of the tests that are there; nothing when one of the hidden tests passes."""
+    """Failures of the visible tests; empty when one of the hidden tests passes."""
     tests = ground.tests(bugs)
     try:
         files = {**ground.wrong(bugs, bug), **tests}

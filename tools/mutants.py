@@ -1,7 +1,7 @@
-"""How much of what the code says do the tests hold? A sample of small wrong changes, each tested.
+"""Mutation tests: the share of small wrong changes that the tests notice, on a sample.
 
     python -m tools.mutants cover -n 2                   # once: which test runs which line
-    python -m tools.mutants run --count 150 --seed 1     # goes on where it stopped
+    python -m tools.mutants run --count 150 --seed 1     # resumes where it stopped
     python -m tools.mutants show                         # killed by package, and every survivor
 
 Each mutant is tried in a copy of the tracked files, with the tests that run its line, the fastest
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".mutants"
 SOURCES = ("clawrl_gym", "envs", "agents", "trainers")
 _MOST_TESTS, _MOST_S = 360, 120.0
-"""Of a line's tests, the fastest that are run: a line that hundreds run is one of imports."""
+"""Limits of a line's tests, fastest first: a line that hundreds run is one of imports."""
 _TESTS_AT_ONCE = 60
 _OF_VIEWS = ("tests/test_golden_views.py",)
 _OF_CONFIGURATION = "tests/test_stable_keys.py"
@@ -54,7 +54,7 @@ _OF_RUNS = {
 }  # fmt: skip
 """Whole runs beside vLLM, and the packages that do their work in them."""
 _TIMEOUT_S, _FILES_TIMEOUT_S = 300.0, 900.0
-"""Of a few single tests, and of whole files."""
+"""Time-outs of a few single tests, and of whole files."""
 _BY_TYPES = "mypy: "
 
 Span = tuple[int, int, int, int]
@@ -74,7 +74,7 @@ class Mutant:
     """One change of one file."""
 
     path: str
-    """Of the file, relative to the repository."""
+    """Path of the file, relative to the repository."""
     span: Span
     original: str
     replacement: str
@@ -100,12 +100,12 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Trial:
-    """What the tests said of a mutant."""
+    """Result of a mutant's tests."""
 
     mutant: Mutant
     killed: bool
     tests: int
-    """How many were to run; 0 where none reaches the line."""
+    """Number of tests that were to run; 0 where none reaches the line."""
     by: str
     """The test that noticed, or why it counts as killed."""
 
@@ -122,7 +122,7 @@ class _Mutator(ast.NodeVisitor):
         self.mutants.append(Mutant(self._path, _span(node), self._code(node), replacement))
 
     def _code(self, node: ast.expr | ast.stmt) -> str:
-        """As `ast.get_source_segment`, which splits the whole text for each node."""
+        """Source of a node; `ast.get_source_segment` would split the whole text for each node."""
         first, start, last, end = _span(node)
         lines = self._lines[first - 1 : last]
         lines[-1] = lines[-1][:end]
@@ -220,7 +220,7 @@ def _span(node: ast.expr | ast.stmt) -> Span:
 
 
 def _is_time(name: str) -> bool:
-    """How long something may take is not tested: no test asserts a time."""
+    """Whether a name is a duration, which is not mutated: no test asserts a time."""
     return name.lower().endswith("_s")
 
 
@@ -250,7 +250,7 @@ def sample(count: int, seed: int) -> list[Mutant]:
 
 @functools.cache
 def _all_mutants() -> dict[str, list[Mutant]]:
-    """By package."""
+    """Mutants by package."""
     by_package: dict[str, list[Mutant]] = defaultdict(list)
     for path in _tracked():
         if path.startswith(tuple(f"{part}/" for part in SOURCES)) and path.endswith(".py"):
@@ -276,7 +276,7 @@ def cover(arguments: list[str]) -> int:
 
 
 class Tests:
-    """Who runs a line, from what `cover` recorded."""
+    """Tests that run a line, as `cover` recorded."""
 
     def __init__(self) -> None:
         from coverage import CoverageData
@@ -297,7 +297,7 @@ class Tests:
         lines = range(mutant.span[0], mutant.span[2] + 1)
         contexts = {one for line in lines for one in by_line.get(line, []) if one}
         first: list[str] = []
-        if not contexts:  # a line that runs when the module is imported: whoever runs the module
+        if not contexts:  # a line that runs when the module is imported: tests of the module
             contexts = {one for ones in by_line.values() for one in ones if one}
             first = [_OF_CONFIGURATION] if "config" in mutant.path else []
         ids = sorted({context.partition("|")[0] for context in contexts})
@@ -331,7 +331,7 @@ class Tests:
 
 
 def _durations_s() -> Callable[[str], float]:
-    """How long each test of `cover` took; later ones count as middling."""
+    """Duration of each test of `cover`; later ones count as middling."""
     cases = ElementTree.parse(WORK / "junit.xml").iter("testcase")
     durations_s = {
         f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}": float(
@@ -360,7 +360,7 @@ def _importers(path: str) -> list[str]:
 
 # -- the trials ----------------------------------------------------------------------------------
 class Copies:
-    """Copies of the tracked files, one for each trial that goes on."""
+    """Copies of the tracked files, one for each running trial."""
 
     def __init__(self, count: int) -> None:
         self._free = [self._make(number) for number in range(count)]
@@ -440,7 +440,7 @@ def _who_fails(tests: list[str], folder: Path) -> str:
 
 
 def _mypy(folder: Path) -> str:
-    """Its first complaint; "" when it has none."""
+    """mypy's first complaint; "" when it has none."""
     command = [sys.executable, "-m", "mypy", "--no-error-summary", "--no-pretty"]
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return (process.stdout or process.stderr).strip()[:200] if process.returncode else ""
@@ -513,7 +513,7 @@ def show(seed: int) -> None:
 
 
 def trials_of(log: Path) -> list[Trial]:
-    """Of each mutant the last one."""
+    """The last trial of each mutant."""
     trials: dict[Mutant, Trial] = {}
     for line in log.read_text("utf-8").splitlines() if log.exists() else []:
         row = json.loads(line)

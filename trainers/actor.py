@@ -1,5 +1,5 @@
-"""The learner as an actor: its class is looked up in its own process, the only one that imports
-what it needs. On a machine that has no folder with the driver's in common, files come and go as
+"""The learner as a Ray actor. Its class is looked up in its own process, the only one that imports
+what it needs. On a machine that shares no folder with the driver, files come and go as
 shipments.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LearnerSetup:
-    """What a learner is made with."""
+    """Arguments that a learner is made with."""
 
     trainer: TrainerConfig
     learner: LearnerConfig
@@ -39,14 +39,14 @@ class LearnerSetup:
     temperature: float
     images: Images | None = None
     model_dir: str = ""
-    """Of the run's first weights."""
+    """Folder of the run's first weights."""
     objectives: frozenset[str] | None = None
     """The terms of the loss; None: those of `trainer.algorithm`."""
 
     def arguments(
         self,
     ) -> tuple[TrainerConfig, LearnerConfig, str, int, str, float, Images | None]:
-        """As a class without `from_config` takes them."""
+        """The arguments of a class without `from_config`, in order."""
         return (
             self.trainer, self.learner, self.model_dir, self.seed, self.device, self.temperature,
             self.images,
@@ -60,10 +60,10 @@ def make_learner(setup: LearnerSetup) -> Any:
 
 
 class LearnerActor:
-    """Passes every call on to the learner that `learner.backend` names."""
+    """Forwards every call to the learner that `learner.backend` names."""
 
     def __init__(self, setup: LearnerSetup, folder: str | None = None) -> None:
-        """`folder`: where relative paths begin, as in the process that made it."""
+        """`folder`: start of relative paths, as in the process that made the actor."""
         if folder is not None:
             os.chdir(folder)
         self._learner = make_learner(setup)
@@ -100,7 +100,7 @@ class LearnerActor:
 
 
 class LearnerAway:
-    """A learner whose model and checkpoints are files of another machine."""
+    """A learner whose model and checkpoints are files on another machine."""
 
     def __init__(self, put: Put, get: Get, cache: str | None = None) -> None:
         self._put = put
@@ -110,7 +110,7 @@ class LearnerAway:
         self._model: Path | None = None
 
     def find_model(self, source: ModelSource) -> bool:
-        """Whether the model need not be sent."""
+        """Whether the model is already here and need not be sent."""
         self._model = self._finder.find(source)
         return self._model is not None
 
@@ -163,5 +163,5 @@ class LearnerAway:
 
 
 def files_below(folder: Path) -> dict[str, Path]:
-    """All files of a checkpoint, by their places in it."""
+    """All files of a checkpoint, by their relative paths."""
     return {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}

@@ -47,7 +47,7 @@ def add_adapter(net: nn.Module, config: AdapterConfig) -> None:
 
 
 def merged(net: nn.Module, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
-    """The weights of one model that is the same as `net` with its adapter, by its own names.
+    """The weights of one model that computes the same as `net` with its adapter, by its own names.
 
     Where the adapter changes a weight it is summed in float32, and kept as `dtype` in main memory:
     the device has no room for the whole of it.
@@ -73,7 +73,7 @@ def merged(net: nn.Module, dtype: torch.dtype = torch.float32) -> dict[str, Tens
 
 @contextmanager
 def left_out(net: nn.Module) -> Iterator[None]:
-    """Inside, the model is as it was before it had an adapter."""
+    """Context manager: inside, the model is as it was before it had an adapter."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     layers = [module for module in net.modules() if isinstance(module, BaseTunerLayer)]
@@ -96,8 +96,9 @@ def trained(net: nn.Module) -> dict[str, Tensor]:
 
 
 def names_in_files(net: nn.Module) -> dict[str, str] | None:
-    """Weights with an adapter that the model's files call otherwise than `net` does; None where a
-    weight is kept otherwise than in the files, too: then the sum cannot be made of these."""
+    """Names of weights with an adapter that the model's files call otherwise than `net` does. None
+    where a weight is also laid out otherwise in the files: the sum cannot be made from these
+    then."""
     from peft.tuners.lora import LoraLayer
     from transformers.core_model_loading import revert_weight_conversion
 
@@ -115,7 +116,7 @@ def names_in_files(net: nn.Module) -> dict[str, str] | None:
 
 
 def write_adapter(net: nn.Module, folder: Path) -> None:
-    """Make `folder` one that PEFT loads beside the model that the run began with."""
+    """Make `folder` an adapter that PEFT loads beside the model that the run began with."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
@@ -125,13 +126,13 @@ def write_adapter(net: nn.Module, folder: Path) -> None:
 
 
 def read_adapter(net: nn.Module, folder: Path) -> None:
-    """Take over what `write_adapter` wrote. Raises TrainerError for one of another form."""
+    """Load what `write_adapter` wrote. Raises TrainerError for an adapter of another form."""
     from safetensors.torch import load_file
 
     if not (folder / ADAPTER_WEIGHTS).is_file():
         raise TrainerError(
             f"got a checkpoint without an adapter ({folder}), expected one of a run with "
-            "learner=lora: go on with learner=adamw, or begin with policy.model=CHECKPOINT"
+            "learner=lora: resume with learner=adamw, or start from policy.model=CHECKPOINT"
         )
     tensors = load_file(folder / ADAPTER_WEIGHTS)
     own = trained(net)
@@ -139,8 +140,8 @@ def read_adapter(net: nn.Module, folder: Path) -> None:
     form, own_form = _form(tensors, _alpha_of(folder)), _form(own, _settings(net).lora_alpha)
     if form != own_form:
         raise TrainerError(
-            f"got an adapter with {form}, expected the run's own: {own_form}; its "
-            "learner.adapter.* must be those that it began with"
+            f"got an adapter with {form}, expected the run's own: {own_form}; "
+            "leave learner.adapter.* as they were when the run started"
         )
     if others := sorted(name for name, _ in shapes.items() ^ own_shapes.items()):
         raise TrainerError(
@@ -153,7 +154,7 @@ def read_adapter(net: nn.Module, folder: Path) -> None:
 
 
 def _settings(net: nn.Module) -> Any:
-    """PEFT's own, of the one adapter."""
+    """PEFT's settings of the one adapter."""
     return net.peft_config[_NAME]  # type: ignore[index]
 
 

@@ -71,7 +71,7 @@ MAX_BASELINE = 0.95
 
 
 class RunningBaseline:
-    """What reward to expect of a turn that has no group: by source, b <- b + (1 - d) w (r - b).
+    """Expected reward of a turn that has no group, by source: b <- b + (1 - d) w (r - b).
 
     b_0 = 0; w is the strength of the evidence, so that weak rewards hardly move it. A judge and a
     person who presses thumbs have baselines of their own: one is mostly content, the other mostly
@@ -88,21 +88,21 @@ class RunningBaseline:
         return self._means.get(source, 0.0)
 
     def of(self, source: str) -> float:
-        """What a verdict is compared with: the mean, within bounds."""
+        """The value that a verdict is compared with: the mean, within bounds."""
         return min(max(self.mean(source), -MAX_BASELINE), MAX_BASELINE)
 
     def add(self, source: str, reward: float, weight: float = 1.0) -> None:
-        """A reward came, and has been compared already."""
+        """Record a reward that has been compared already."""
         self._take_in(Compared(source, reward, weight))
         self._news.append(Compared(source, reward, weight))
 
     def replay(self, rewards: Iterable[Compared]) -> None:
-        """What an earlier process compared comes in again, in its order."""
+        """Take in rewards that an earlier process compared, in their order."""
         for reward in rewards:
             self._take_in(Compared(*reward))
 
     def take_news(self) -> list[Compared]:
-        """What was added since the last call."""
+        """Rewards added since the last call."""
         news, self._news = self._news, []
         return news
 
@@ -116,21 +116,21 @@ _SOURCE = "process"
 
 
 def source_in(env: str, source: str) -> str:
-    """A source of rewards by its name among the baselines: each environment of a mixture has its
-    own, so that one is never compared with what is usual in another."""
+    """Name of a source of rewards among the baselines. Each environment of a mixture has its own,
+    so that a reward is never compared with what is usual in another environment."""
     return f"{env}/{source}" if env else source
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTerm:
-    """What a verdict adds to the advantage of its turn."""
+    """Contribution of a verdict to the advantage of its turn."""
 
     advantage: float
     strength: float
 
 
 ProcessOfTurns = dict[int, ProcessTerm]
-"""Of one episode, by `Turn.index`."""
+"""Process terms of one episode, by `Turn.index`."""
 
 
 class ProcessTerms:

@@ -1,4 +1,4 @@
-"""Base of all algorithms: one says what single turns bring, and stamps that on the tokens.
+"""Base of all algorithms: a subclass gives each turn its term; the base puts it on tokens.
 
 An algorithm of your own is a class that extends `Algorithm` and writes `terms`; take it with
 `trainer.algorithm=my_pkg.module:Mine`. One number for a turn weighs all its tokens; a list weighs
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 Verdicts = Mapping[int, Verdict]
 """Verdicts on the turns of one episode, by `Turn.index`."""
 Prompts = Mapping[int, tuple[list[int], ...]]
-"""Of one episode, by `Turn.index`: the turn's prompt with a hint in it, for each candidate hint;
-with trainer.distillation.baseline=control the last one holds a hint about something else."""
+"""Prompts of one episode, by `Turn.index`: the turn's prompt with a hint in it, for each candidate
+hint. With trainer.distillation.baseline=control the last one holds a hint about something else."""
 
 
 Weight = float | Sequence[float]
@@ -42,26 +42,26 @@ class Term:
     """Contribution of one turn to the loss."""
 
     advantage: Weight = 0.0
-    """Of the policy-gradient term on its tokens; weak evidence is in it already."""
+    """Weight of the policy-gradient term on its tokens; weak evidence is already included."""
     distill: Weight = 0.0
-    """Of the distillation term on its tokens."""
+    """Weight of the distillation term on its tokens."""
     strength: float = 1.0
-    """Of the evidence behind the advantage, in (0, 1]: Adam steps equally far whatever the size of
-    all advantages, so an update of weak evidence alone gets a smaller learning rate."""
+    """Strength of the evidence behind the advantage, in (0, 1]. Adam steps equally far whatever the
+    size of all advantages, so an update of weak evidence alone gets a smaller learning rate."""
 
 
 Terms = dict[int, Term]
-"""Of one episode, by `Turn.index`. A turn that is not there is context only; one whose weights are
-0 still counts in the mean over tokens."""
+"""Terms of one episode, by `Turn.index`. A turn that is not there is context only; one whose
+weights are 0 still counts in the mean over tokens."""
 
 
 class Algorithm(ABC):
     """Base of all algorithms."""
 
     needs_hints: bool = False
-    """Verdicts shall come with hints, and `stamp` gets prompts that hold them."""
+    """Verdicts must come with hints, and `stamp` gets prompts that hold them."""
     reward_weight: float = 1.0
-    """Of rewards in what it stamps; 0: it follows hints alone."""
+    """Weight of rewards in its samples; 0: it follows hints alone."""
     compares_episodes: bool = True
     """Its advantages compare the rewards of a group's episodes; False: each turn has its own."""
     counts: Counter[str]
@@ -72,12 +72,12 @@ class Algorithm(ABC):
 
     @classmethod
     def has_rewards(cls, config: TrainerConfig) -> bool:
-        """Whether its samples bring advantages: the loss then has a policy-gradient term."""
+        """Whether its samples carry advantages: the loss then has a policy-gradient term."""
         return cls.reward_weight > 0
 
     @classmethod
     def distils(cls, config: TrainerConfig) -> bool:
-        """Whether its samples bring weights of distillation: a teacher is then asked."""
+        """Whether its samples carry distillation weights: a teacher is then asked."""
         return cls.needs_hints
 
     @abstractmethod
@@ -115,15 +115,15 @@ class Algorithm(ABC):
         return samples
 
     def compared(self) -> list[Compared]:
-        """Rewards in its running means since the last call: they are kept with the group."""
+        """Rewards added to its running means since the last call, to store with the group."""
         return []
 
     def replay(self, rewards: Iterable[Compared]) -> None:  # noqa: B027 (most need none)
-        """Know what an earlier process compared again, in its order: terms are as they had been."""
+        """Replay what an earlier process compared, in its order, so that terms are as they were."""
 
 
 def _check_terms(terms_G: object, episodes: int, name: str) -> None:
-    """Raises TrainerError for what is not one `Terms` for each episode."""
+    """Raises TrainerError for anything but one `Terms` for each episode."""
     if not isinstance(terms_G, list) or len(terms_G) != episodes:
         count = f" of {len(terms_G)}" if isinstance(terms_G, list) else ""
         raise TrainerError(
@@ -145,7 +145,7 @@ def make_sample(
     terms: Mapping[int, Term],
     prompts: Prompts | None = None,
 ) -> Sample:
-    """A sample whose sampled tokens carry what their turn brings; other turns are context only."""
+    """A sample whose sampled tokens carry the term of their turn; other turns are context only."""
     inside = {turn: terms[turn] for turn in segment.turn_indices if turn in terms}
     lessons, weights = _lessons(segment, inside, prompts or {})
     advantages_T = _on_tokens(
@@ -175,7 +175,7 @@ def make_sample(
 def _strength(
     segment: Segment, terms: Terms, advantages_T: list[float], distill_T: list[float]
 ) -> float:
-    """Of the whole sample; what is distilled counts as strong."""
+    """Strength of the whole sample; distilled tokens count as strong."""
     for turn, term in terms.items():
         if not 0 < term.strength <= 1:
             raise TrainerError(
@@ -242,7 +242,7 @@ def _on_tokens(segment: Segment, weights: Mapping[int, Weight], name: str) -> li
 
 
 def build_algorithm(config: TrainerConfig, group_size: int | None) -> Algorithm:
-    """The configured one, for groups of this size; None: live conversations, turn by turn.
+    """The configured algorithm, for groups of this size; None: live conversations, turn by turn.
 
     A class of its own is built by its `from_config(config, group_size)`, or else with its options.
     """

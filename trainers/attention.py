@@ -20,7 +20,7 @@ ATTENTION = "clawrl_packed"
 EVEN = 0.75
 """Sequences attend together when the shortest has at least this share of the longest's length."""
 _OTHER_KINDS = ("sliding_window", "softcap", "s_aux", "chunk_size")
-"""What models hand to attention that is not plain: windows, caps of scores, sinks, chunks."""
+"""Arguments of attention that is not plain: windows, caps of scores, sinks, chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class Block:
     rows: int
     width: int
     gather: Tensor
-    """(rows * width,) where each cell is in the pack; padding repeats a token that is there."""
+    """(rows * width,) place of each cell in the pack; padding repeats a token that is there."""
     scatter: Tensor
     """Cells that are tokens, in pack order."""
 
 
 class Packing(list[Block]):
-    """The blocks of a pack, and whether any attention has met them."""
+    """The blocks of a pack, and whether any attention has used them."""
 
     was_met = False
 

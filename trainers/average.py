@@ -1,4 +1,4 @@
-"""The moving average of the weights that are trained: a teacher that changes slowly.
+"""The moving average of the trained weights: a teacher that changes slowly.
 
     a <- decay a + (1 - decay) w        after each update; it begins as the weights
 
@@ -17,17 +17,17 @@ from clawrl_gym.core.errors import TrainerError
 
 
 class MovingAverage:
-    """Of the trained parameters of `net`, which is the model of both."""
+    """Moving average of the trained parameters of `net`, the model of both."""
 
     def __init__(self, net: nn.Module, decay: float) -> None:
         self._decay = decay
         self._trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
         self.tensors: list[Tensor] = []
-        """In the order of the parameters."""
+        """The averaged tensors, in the order of the parameters."""
         self.begin()
 
     def begin(self) -> None:
-        """The average of the weights of now alone."""
+        """Start the average at the current weights."""
         self.tensors = [parameter.detach().clone() for parameter in self._trained]
 
     def follow(self) -> None:
@@ -37,18 +37,18 @@ class MovingAverage:
                 average.lerp_(parameter, 1 - self._decay)
 
     def load(self, tensors: Sequence[Tensor]) -> None:
-        """Go on from the `tensors` of another one. Raises TrainerError for those of another net."""
+        """Resume from another average's `tensors`. Raises TrainerError for those of another net."""
         shapes = [tensor.shape for tensor in tensors]
         if shapes != [own.shape for own in self.tensors]:
             raise TrainerError(
                 f"got a moving average of {len(shapes)} other weights, expected the "
-                f"{len(self.tensors)} that are trained: go on with the run's own configuration"
+                f"{len(self.tensors)} that are trained: resume with the run's own configuration"
             )
         self.tensors = [tensor.to(own) for tensor, own in zip(tensors, self.tensors, strict=True)]
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside, the model has these weights; nothing is copied, and nothing may be trained."""
+        """Context: the model has these weights; nothing is copied, and nothing may be trained."""
         self._swap()
         try:
             yield

@@ -2,9 +2,9 @@
 
 A batch always takes groups from the front, so what an update used up is a number of groups and a
 resumed run forms the very batches that would have come; what a batch does not take stays. For
-training, batch n is groups n*B to n*B + B - 1; with dynamic sampling it goes on to the B-th group
+training, batch n is groups n*B to n*B + B - 1; with dynamic sampling it extends to the B-th group
 that teaches something, so that a batch is never thinned out by tasks that are always or never
-solved (DAPO), up to 8 B groups, so that a policy that solves everything comes to its end too. For
+solved (DAPO), up to 8 B groups, so that a policy that solves everything ends too. For
 live conversations a batch is the groups with
 the next B samples that teach something, or, when the oldest of them has waited long enough, what
 there is: a sample without an advantage, a stale or a withdrawn one neither fills a batch nor makes
@@ -38,7 +38,7 @@ from clawrl_gym.trainers.user_share import Candidate, UserShare, influence_of
 _MOST_HELD = 64
 """Samples of one bounded user that wait; more push the oldest out."""
 _MOST_TRIES = 8
-"""Dynamic sampling: times the groups of a batch that one batch uses up at most."""
+"""Dynamic sampling: a batch uses up at most this many times its number of groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,18 @@ class Batch:
 
     number: int
     groups: int
-    """Groups that it uses up, in the order of their acceptance."""
+    """Number of groups that it uses up, in the order of their acceptance."""
     samples: list[Sample]
     outstanding: int
-    """Groups of them that still have a place among those outstanding."""
+    """Number of them that still have a place among those outstanding."""
     equal_groups: int = 0
-    """Groups of them that teach nothing, because no episode is better than another."""
+    """Number of them that teach nothing, because no episode is better than another."""
     solved_groups: int = 0
-    """Groups among these whose episodes all solved their task."""
+    """Number of these whose episodes all solved their task."""
     idle_groups: Mapping[str, int] = field(default_factory=dict)
-    """Groups of them that teach nothing for another reason, by cause (see `no_gradient.py`)."""
+    """Number of groups that teach nothing for another reason, by cause (see `no_gradient.py`)."""
     group_ids: tuple[int, ...] | None = None
-    """Those that it uses up; None: the first ones."""
+    """Ids of the groups that it uses up; None: the first ones."""
 
 
 EQUAL = "equal"
@@ -67,38 +67,38 @@ EQUAL = "equal"
 
 @dataclass(frozen=True, slots=True)
 class ByGroups:
-    """A batch is so many groups."""
+    """Rule: a batch is a fixed number of groups."""
 
     groups: int
     dynamic: bool = False
-    """Groups that teach nothing are no part of that number."""
+    """Groups that teach nothing do not count towards that number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByTurns:
-    """A batch is so many samples that teach something, or fewer after a while."""
+    """Rule: a batch is a fixed number of samples that teach something, or fewer after a while."""
 
     turns: int
     flush_s: float
-    """From the acceptance of the oldest one on (or from its restoration)."""
+    """Seconds from the oldest one's acceptance (or restoration) to a smaller batch."""
     share: UserShare | None = None
     """Share of a batch that one user may have; None: all of it."""
 
 
 @dataclass(slots=True)
 class _QueuedGroup:
-    """One accepted group, with what would be slow to find out again and again."""
+    """One accepted group, with what would be slow to compute again and again."""
 
     samples: list[Sample]
     oldest_version: int
-    """Of any token that was sampled for it."""
+    """Oldest version of any token that was sampled for it."""
     lessons: int
-    """Samples that teach something."""
+    """Number of samples that teach something."""
     since_s: float
     number: int = -1
-    """The group's id; -1 where nobody asks for it."""
+    """The group's id; -1 where nobody needs it."""
     user: str = OWNER
-    """Whose session it comes from."""
+    """User whose session it comes from."""
     influence: float = 0.0
     """See `influence_of`."""
     is_solved: bool = False
@@ -119,36 +119,36 @@ class _QueuedGroup:
         )  # fmt: skip
 
     def empty(self) -> None:
-        """Its place stays, so that batches are the same groups after a resumption."""
+        """Drop the samples; the place stays, so that a resumed run forms the same batches."""
         self.samples, self.lessons, self.is_withdrawn = [], 0, True
 
 
 class BatchQueue:
-    """The queue between whoever accepts groups and the training loop."""
+    """The queue between the collector of groups and the training loop."""
 
     def __init__(
         self, store: Store, rule: ByGroups | ByTurns, max_staleness: int, user: str = OWNER
     ) -> None:
-        """`user`: whose weights learn of what is accepted."""
+        """`user`: the user whose weights learn from what is accepted."""
         self._store = store
         self._user = user
         self._rule = rule
         self._max_staleness = max_staleness
         self._waiting: deque[_QueuedGroup] = deque()
         self._taken: list[Sample] = []
-        """Those of the newest batch."""
+        """Samples of the newest batch."""
         self._order = asyncio.Lock()
         self._arrived = asyncio.Event()
         self._void: list[range] = []
         """Versions that were taken back."""
         self.version = 0
-        """The weights' newest version, as the last call of `batch` told it."""
+        """Newest version of the weights, as given in the last call of `batch`."""
         self.counters: Counter[str] = Counter()
-        """Since the start: groups, and the samples in them, that were left out of batches."""
+        """Groups, and the samples in them, left out of batches since the start."""
 
     @classmethod
     def training(cls, config: RolloutConfig, store: Store) -> Self:
-        """For groups of episodes."""
+        """The queue for training on groups of episodes."""
         rule = ByGroups(config.groups, config.dynamic_sampling)
         return cls(store, rule, config.max_staleness)
 
@@ -160,7 +160,7 @@ class BatchQueue:
         user: str = OWNER,
         share: UserShare | None = None,
     ) -> Self:
-        """For groups of one turn."""
+        """The queue for live conversations: groups of one turn."""
         rule = ByTurns(config.batch_turns, config.flush_s, share)
         return cls(store, rule, config.max_staleness, user)
 
@@ -171,7 +171,7 @@ class BatchQueue:
 
     @property
     def resampled_groups(self) -> int:
-        """Groups among them that teach nothing and in whose place others are collected."""
+        """Number of them that teach nothing and are replaced by newly collected ones."""
         return sum(not self._holds_place(waiting) for waiting in self._waiting)
 
     @property
@@ -181,14 +181,14 @@ class BatchQueue:
 
     @property
     def flush_in_s(self) -> float:
-        """Seconds until a batch is made of what there is; not a number when nothing waits so."""
+        """Seconds until a batch is made of what there is; NaN when nothing waits for that."""
         if isinstance(self._rule, ByGroups):
             return math.nan
         return self._flush_in_s(self._rule)
 
     @property
     def held(self) -> Counter[str]:
-        """Samples that wait until others' make room for them, by user."""
+        """Samples that wait until others' samples make room for them, by user."""
         share = self._share
         if share is None:
             return Counter()
@@ -198,8 +198,8 @@ class BatchQueue:
         return sum((Counter({one.user: one.lessons}) for one in held), Counter[str]())
 
     def restore(self, groups: list[list[Sample]], numbers: Sequence[int] | None = None) -> None:
-        """Groups that an earlier process accepted and no update used, in their order, and their
-        ids.
+        """Queue groups that an earlier process accepted and no update used, in their order, with
+        their ids.
 
         Of several samples of one turn only the newest stays: it replaced the others.
         """
@@ -229,7 +229,7 @@ class BatchQueue:
         return stored
 
     def _append(self, group: _QueuedGroup) -> None:
-        """One more; of a bounded user's, so many that the oldest gives way."""
+        """Append a group; when a bounded user has too many, the oldest one is pushed out."""
         self._waiting.append(group)
         if any(_is_of(sample, versions) for versions in self._void for sample in group.samples):
             self.counters["samples/dropped_taken_back"] += len(group.samples)
@@ -255,8 +255,8 @@ class BatchQueue:
         return self._drop(lambda sample: sample.session_id == session_id)
 
     def take_back(self, versions: range) -> int:
-        """Versions were taken back: what they sampled is not trained on, now or later. Returns how
-        many samples waited."""
+        """Take versions back: what they sampled is not trained on, now or later. Returns how many
+        samples waited."""
         self._void.append(versions)
         dropped = self._drop(lambda sample: _is_of(sample, versions))
         self.counters["samples/dropped_taken_back"] += dropped
@@ -267,7 +267,7 @@ class BatchQueue:
         return self._take(number, await self.due(version))
 
     async def due(self, version: int) -> int:
-        """Wait until a batch is due, and leave it in the queue; how many groups it has."""
+        """Wait until a batch is due and leave it in the queue; returns how many groups it has."""
         self.version = version
         while True:
             groups = self._due()
@@ -284,7 +284,7 @@ class BatchQueue:
         return self._rule.share if isinstance(self._rule, ByTurns) else None
 
     def _due(self) -> int:
-        """How many groups make a batch now; 0 for not yet."""
+        """Number of groups of the batch that is due now; 0: not yet."""
         rule = self._rule
         if isinstance(rule, ByGroups):
             return self._whole(rule)
@@ -298,7 +298,7 @@ class BatchQueue:
         return len(self._waiting) if effective and self._flush_in_s(rule) <= 0 else 0
 
     def _shared(self, rule: ByTurns, share: UserShare) -> list[_QueuedGroup]:
-        """The groups of the batch that is due now, of which nobody has too large a share."""
+        """The groups of the batch that is due now, in which no user has too large a share."""
         teaching = [waiting for waiting in self._waiting if self._effective(waiting)]
         candidates = [_candidate(waiting) for waiting in teaching]
         fitting = [teaching[at] for at in share.fitting(candidates, None)]
@@ -313,7 +313,7 @@ class BatchQueue:
         return fitting if is_over else []
 
     def _wanted_now(self) -> int:
-        """Samples of a batch so that all that wait are used before the oldest are too old."""
+        """Batch size in samples at which all that wait are used before the oldest are too old."""
         return self._needed([waiting for waiting in self._waiting if self._effective(waiting)])
 
     def _needed(self, waiting: Sequence[_QueuedGroup]) -> int:
@@ -324,7 +324,7 @@ class BatchQueue:
         return math.ceil(sum(group.lessons for group in waiting) / updates_left)
 
     def _whole(self, rule: ByGroups) -> int:
-        """Groups from the front that hold as many as a batch needs.
+        """Number of groups from the front that hold as many as a batch needs.
 
         A group that got stale while it waited still counts as one that teaches: it holds a place
         until a batch takes it, and without it the batch might never be whole.
@@ -353,7 +353,7 @@ class BatchQueue:
         return math.nan if oldest_s is None else oldest_s + rule.flush_s - time.monotonic()
 
     def _take_shared(self, number: int, batch: Sequence[_QueuedGroup]) -> Batch:
-        """A batch, and with it what teaches nothing any more; others wait on."""
+        """Take a batch, and with it groups that no longer teach anything; others keep waiting."""
         taken = set(map(id, batch))
         used, left = list[_QueuedGroup](), deque[_QueuedGroup]()
         for waiting in self._waiting:

@@ -1,4 +1,4 @@
-"""Groups of one: a turn's verdict compared with what the same source says on average.
+"""Groups of one: a turn's verdict compared with the average of the same source.
 
     A = w (r - b),   b the running mean of the source's rewards, within +-0.95, as it was before r
 

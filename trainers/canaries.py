@@ -36,7 +36,7 @@ from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.user_share import Candidate, UserShare
 
 CANARIES_FILE = "canaries.json"
-"""Below a serving folder."""
+"""File below a serving folder."""
 _MOST_CHANGE = 2.0
 """Largest change of a reply's mean log-prob that counts, in nats: one that became impossible shall
 not outweigh all others."""
@@ -68,11 +68,11 @@ PROMPTS = (
     "Please remind me to call the dentist tomorrow.",
     "Goodbye.",
 )
-"""What the shipped canaries ask; the policy's own first replies are what they hold it to."""
+"""Prompts of the shipped canaries; the policy's own first replies are the standard."""
 
 
 class Scores(Protocol):
-    """What weights say of samples."""
+    """Log-probs of samples under some weights."""
 
     @property
     def logprobs(self) -> Sequence[Sequence[float]]: ...
@@ -91,12 +91,12 @@ class Exchange:
 
 
 MakeExchanges = Callable[[Collection[str]], Awaitable[list[Exchange]]]
-"""Those that are not among the keys that are there already."""
+"""Make the exchanges whose keys are not among the given ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How far weights are behind others on canaries, in nats a token; not a number without any."""
+    """How far weights are behind others on canaries, in nats a token; NaN without any canary."""
 
     fixed: float
     praised: float
@@ -118,9 +118,9 @@ class Canaries:
         pins: Callable[[], Collection[int]] = tuple,
         share: UserShare | None = None,
     ) -> None:
-        """`make` asks the policy that serves for its replies to fixed prompts, None: there are
-        none. `file` keeps figures, None: memory alone. `pins`: pinned versions, the last one last.
-        `share`: what one user may have of the praised turns, None: any part."""
+        """`make` asks the policy that serves for its replies to fixed prompts; None: there are
+        none. `file` stores figures; None: memory alone. `pins`: pinned versions, the last one last.
+        `share`: the part of the praised turns that one user may have; None: any part."""
         self._review = review
         self._make = make
         self._file = file
@@ -129,7 +129,7 @@ class Canaries:
         self._exchanges: dict[str, Exchange] = {}
         self._praised: dict[str, Sample] = {}
         self._means: dict[int, dict[str, float]] = {}
-        """By version and canary: the mean log-prob of its tokens."""
+        """Mean log-prob of a canary's tokens, by version and canary."""
         self._before: dict[str, float] = {}
         self._now: dict[str, float] = {}
         if file is not None:
@@ -137,7 +137,7 @@ class Canaries:
 
     @property
     def are_shared(self) -> bool:
-        """Whether others than the owner are answered by these weights."""
+        """Whether these weights answer others than the owner."""
         return self._share is None or self._share.has_others
 
     async def before(self, version: int) -> None:
@@ -161,13 +161,13 @@ class Canaries:
         return _mean(fixed) if fixed else None
 
     async def compare(self) -> tuple[Measured, Measured]:
-        """How far the weights of now are behind those of `before`, and behind the anchor."""
+        """How far the current weights are behind those of `before`, and behind the anchor."""
         self._now = await self._measure()
         anchor = {key: mean for key in self._now if (mean := self._anchor_of(key)) is not None}
         return self._behind(self._before), self._behind(anchor)
 
     async def serve(self, version: int, samples: Sequence[Sample] = ()) -> None:
-        """The weights that were compared serve as `version`, having learned of `samples`."""
+        """Record that the compared weights serve as `version`, having learned from `samples`."""
         self._means[version] = dict(self._now)
         self.praise(samples)
         await self._write()
@@ -185,7 +185,7 @@ class Canaries:
                 del self._praised[key]
 
     def forget(self, is_gone: Callable[[Sample], bool]) -> None:
-        """Samples that were deleted are not read again, and no figure of them is kept."""
+        """Deleted samples are not read again, and none of their figures is kept."""
         for key in [key for key, sample in self._praised.items() if is_gone(sample)]:
             del self._praised[key]
             for means in self._means.values():
@@ -212,7 +212,7 @@ class Canaries:
         return Measured(_mean(fixed), spread)
 
     def _counted(self) -> dict[str, Sample]:
-        """The praised turns that are looked at: the newest ones that fit."""
+        """The praised turns that are measured: the newest ones that fit."""
         newest = list(self._praised.items())[::-1]
         if self._share is None:
             return dict(newest[:_PRAISED])
@@ -263,7 +263,7 @@ class Canaries:
 
 
 _MISSING = -100.0
-"""A mean log-prob that is no number: as bad as can be."""
+"""Stands for a mean log-prob that is not a number: as bad as can be."""
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -14,17 +14,17 @@ from clawrl_gym.trainers.published_version import Way
 
 @dataclass(frozen=True, slots=True)
 class LearnerCapabilities:
-    """Declared by a class as `capabilities`; a run that needs what is not is refused."""
+    """Capabilities that a class declares as `capabilities`; a run that needs another is refused."""
 
     adapters: bool = False
-    """Trains an adapter (`learner.adapter`) and gives it out alone: has `save_adapter`, a remote
+    """Trains an adapter (`learner.adapter`) and publishes it alone: has `save_adapter`, a remote
     one `publish(as_adapter=True)`."""
     users: bool = False
-    """Puts one user's adapter and optimizer away and takes another's: has `use` and `forget`."""
+    """Swaps one user's adapter and optimizer for another's: has `use` and `forget`."""
     probe: bool = False
-    """Reads a text after each update, with which what engines serve is compared: has `probe`."""
+    """Reads a text after each update, which is compared with what engines serve: has `probe`."""
     review: bool = False
-    """Says what its weights think of samples without learning from them: has `review`."""
+    """Gives its weights' log-probs of samples without learning from them: has `review`."""
     pictures: bool = False
     """Learns from samples that show pictures."""
     teacher: bool = False
@@ -34,10 +34,10 @@ class LearnerCapabilities:
     rehearses: bool = False
     """Loads no model and changes no weight."""
     remote: bool = False
-    """Computes somewhere else: its methods are coroutines (`AsyncLearner`), and it is called from
-    the run's own process. Else it gets a process of its own."""
+    """Computes somewhere else: its methods are coroutines (`AsyncLearner`), called from the run's
+    own process. Otherwise it gets a process of its own."""
     transfers: tuple[Way, ...] = ("folder",)
-    """How its versions can travel to engines, the best first."""
+    """Ways in which its versions can travel to engines, the best first."""
 
 
 TORCH = LearnerCapabilities(
@@ -53,6 +53,6 @@ SIMULATED = LearnerCapabilities(pictures=True, rehearses=True)
 
 
 def capabilities_of(config: LearnerConfig) -> LearnerCapabilities:
-    """What the configured learner declares. Raises ConfigError where it cannot be found."""
+    """Capabilities of the configured learner. Raises ConfigError where it cannot be found."""
     declared: LearnerCapabilities = LEARNERS.capabilities_of(config.backend)
     return declared

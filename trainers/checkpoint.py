@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 STATE = "state.pt"
 _OLD_STATE = "learner.pt"
-"""Where checkpoints of the first version, which hold no model's configuration, have it."""
+"""State file of checkpoints of the first version, which hold no model configuration."""
 
 
 class LearnerState(TypedDict):
-    """What a learner needs beside its weights to go on bit by bit."""
+    """State that a learner needs beside its weights to resume bit by bit."""
 
     optimizer: dict[str, object]
     updates: int
     skipped: int
     rng: Tensor
-    """Of torch."""
+    """State of torch's random generator."""
     average: NotRequired[list[Tensor] | None]
     """The moving average of the weights, where it is the teacher."""
     user: NotRequired[str]
-    """Whose weights they are."""
+    """User whose weights they are."""
 
 
 def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) -> None:
@@ -64,7 +64,7 @@ def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) ->
 
 
 def write_state(state: LearnerState, path: Path) -> None:
-    """Raises OSError, of a full disk for example; torch's own error would not say of what."""
+    """Raises OSError, of a full disk for example; torch's own error would not name the cause."""
     try:
         with path.open("wb") as file:
             torch.save(state, file)
@@ -103,7 +103,7 @@ def write_checkpoint(
 
 
 def check_user(folder: Path, user: str) -> None:
-    """Raises TrainerError for a checkpoint whose state says that it is somebody else's."""
+    """Raises TrainerError for a checkpoint whose state belongs to another user."""
     path = folder / LEARNER / STATE
     if not path.is_file():
         return
@@ -117,7 +117,7 @@ def check_user(folder: Path, user: str) -> None:
 
 
 def read_checkpoint(model: PackedModel, model_dir: Path, folder: Path) -> LearnerState | None:
-    """Give the model the weights that `write_checkpoint` wrote, in this version or the first.
+    """Load the weights that `write_checkpoint` wrote, in this version or the first, into the model.
 
     Returns the state; None for a checkpoint that was left the weights alone. Raises TrainerError.
     """
@@ -143,7 +143,7 @@ def read_checkpoint(model: PackedModel, model_dir: Path, folder: Path) -> Learne
     elif (folder / ADAPTER).exists():
         raise TrainerError(
             f"got the checkpoint of a run with an adapter ({folder}), expected one of all weights: "
-            "go on with learner=lora, or begin with policy.model=CHECKPOINT"
+            "resume with learner=lora, or start from policy.model=CHECKPOINT"
         )
     else:
         model.load_state(load_file(folder / WEIGHTS))

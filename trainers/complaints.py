@@ -23,11 +23,11 @@ from clawrl_gym.trainers.user_share import Candidate, UserShare
 _FEWEST = 20
 """Turns on each side, before anything is compared."""
 _FEWEST_BEFORE = 40
-"""Turns of the first good versions, before newer ones are on trial."""
+"""Turns of the first good versions before newer ones are on trial."""
 _ENOUGH = 60
-"""Turns of newer versions after which these are good if they are not worse."""
+"""Turns of newer versions after which these are good unless they are worse."""
 _REMEMBERED = 250
-"""The newest turns of each user: one who talks much pushes nobody else's out."""
+"""The newest turns of each user that are kept: one who talks much pushes nobody else's out."""
 RESTORED = 20_000
 """The newest verdicts that are read again at a start."""
 
@@ -54,7 +54,7 @@ class Comparison:
 
 
 class Complaints:
-    """About one line of weights."""
+    """Complaints about one line of weights."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class Complaints:
         good: int = 0,
         share: UserShare | None = None,
     ) -> None:
-        """`margin` None: nothing is ever worse. `good`: the version that serves now. `share`: what
-        one user may have of the verdicts; None: any part."""
+        """`margin` None: nothing is ever worse. `good`: the version that serves now. `share`: the
+        part of the verdicts that one user may have; None: any part."""
         self._margin = margin
         self.good = good
         """The newest version that is not on trial."""
@@ -71,7 +71,7 @@ class Complaints:
         self._of_turn: OrderedDict[int, Complaint] = OrderedDict()
 
     def add(self, turn_id: int, user: str, version: int, value: Literal[-1, 0, 1] | None) -> None:
-        """A verdict on a turn; it takes the place of an earlier one."""
+        """Record a verdict on a turn; it replaces an earlier one."""
         if value is None:
             return
         self._of_turn.pop(turn_id, None)
@@ -81,17 +81,17 @@ class Complaints:
             del self._of_turn[oldest]
 
     def forget(self, user: str) -> None:
-        """The user was removed."""
+        """Drop the turns of a removed user."""
         gone = [turn_id for turn_id, one in self._of_turn.items() if one.user == user]
         for turn_id in gone:
             del self._of_turn[turn_id]
 
     def comparison(self) -> Comparison | None:
-        """Of all verdicts that count; None while there are too few turns."""
+        """Comparison of all verdicts that count; None while there are too few turns."""
         return _compared(*self._sides())
 
     def is_worse(self) -> bool:
-        """Whether newer versions are complained about more; ends their trial where it is over."""
+        """Whether newer versions get more complaints; ends their trial where it is over."""
         before, after = self._sides()
         if len(before) < _FEWEST_BEFORE:
             self._begin()
@@ -110,7 +110,7 @@ class Complaints:
 
     def _begin(self) -> None:
         """Take the first versions as good until there are enough turns to compare others with: a
-        version may be replaced before so many of its turns are judged."""
+        version may be replaced before that many of its turns are judged."""
         for version in sorted({one.version for one in self._of_turn.values()}):
             if version > self.good:
                 self.good = version
@@ -118,7 +118,7 @@ class Complaints:
                     return
 
     def _sides(self) -> tuple[list[Complaint], list[Complaint]]:
-        """What counts of versions up to the last good one, and of newer ones."""
+        """Complaints that count about versions up to the last good one, and about newer ones."""
         judged = self._of_turn.values()
         return (
             self._fitting([one for one in judged if one.version <= self.good]),
@@ -126,7 +126,7 @@ class Complaints:
         )
 
     def _fitting(self, complaints: list[Complaint]) -> list[Complaint]:
-        """The newest of them of which nobody has too large a part."""
+        """The newest of them in which nobody has too large a part."""
         if self._share is None:
             return complaints
         newest = complaints[::-1]
@@ -134,7 +134,7 @@ class Complaints:
         return [newest[at] for at in self._share.fitting(candidates, None)]
 
     def returned(self, to: int, as_version: int) -> None:
-        """The weights of `to` serve again as `as_version`; what was between is no measure."""
+        """The weights of `to` serve again as `as_version`; versions in between are no measure."""
         for turn_id, one in list(self._of_turn.items()):
             if to < one.version < as_version:
                 del self._of_turn[turn_id]
@@ -142,7 +142,7 @@ class Complaints:
 
 
 def shares(complaints: Iterable[Complaint]) -> tuple[int, int]:
-    """Complaints, and turns."""
+    """Number of complaints, and number of turns."""
     flags = [one.is_complaint for one in complaints]
     return sum(flags), len(flags)
 
@@ -152,7 +152,7 @@ def _without(user: str, complaints: Iterable[Complaint]) -> list[Complaint]:
 
 
 def _compared(before: Sequence[Complaint], after: Sequence[Complaint]) -> Comparison | None:
-    """None while there are too few turns on either side."""
+    """The comparison; None while there are too few turns on either side."""
     if min(len(before), len(after)) < _FEWEST:
         return None
     (old, n_old), (new, n_new) = shares(before), shares(after)

@@ -18,16 +18,16 @@ if TYPE_CHECKING:  # a dry run reckons with these bytes, and imports no torch
     from torch.optim import Optimizer
 
 MOMENT_BYTES = 2 + 2 * 4 / 256
-"""Of a parameter: both moments, and its share of their scales."""
+"""Bytes of a parameter: both moments, and its share of their scales."""
 
 
 def check_installed() -> None:
-    """Raises ConfigError where the package is not."""
+    """Raises ConfigError where the package is not installed."""
     nf4.check_installed("learner.moment_bits=8", "learner.moment_bits=32")
 
 
 def make_adam(groups: list[dict[str, object]], config: LearnerConfig) -> Optimizer:
-    """AdamW. Raises ConfigError."""
+    """AdamW with moments in 8 bits. Raises ConfigError."""
     check_installed()
     from bitsandbytes.optim import AdamW8bit
 
@@ -36,18 +36,18 @@ def make_adam(groups: list[dict[str, object]], config: LearnerConfig) -> Optimiz
 
 
 def scales_of_momenta(optimizer: Optimizer) -> Iterator[Tensor]:
-    """What the first moments are proportional to: themselves, or the scales of those in 8 bits."""
+    """Tensors proportional to the first moments: themselves, or the scales of those in 8 bits."""
     for state in optimizer.state.values():
         yield next(state[key] for key in ("exp_avg", "absmax1", "state1") if key in state)
 
 
 def check_form(state: Mapping[str, Any], config: LearnerConfig) -> None:
-    """Raises TrainerError for an optimizer's state of the other form."""
+    """Raises TrainerError for an optimizer state of the other form."""
     moments = list(state["state"].values())
     bits = 32 if moments and "exp_avg" in moments[0] else 8
     if moments and bits != config.moment_bits:
         raise TrainerError(
             f"got a checkpoint whose moments of Adam have {bits} bits, expected "
-            f"{config.moment_bits}: go on with learner.moment_bits={bits}, or begin with "
+            f"{config.moment_bits}: resume with learner.moment_bits={bits}, or start from "
             "policy.model=CHECKPOINT"
         )

@@ -2,7 +2,7 @@
 
 Every turn of an episode carries the episode's advantage, and its process term (see `advantage.py`)
 where single turns were judged. Episodes without a reward (infrastructure failures) take no part,
-whatever was said of their turns; a group without any difference teaches nothing.
+whatever verdicts their turns have; a group without any difference teaches nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Grpo(Algorithm):
 
     @classmethod
     def from_config(cls, config: TrainerConfig, group_size: int | None) -> Algorithm:
-        """A group of one has nothing to compare an episode with but a running mean."""
+        """The algorithm for this size; a group of one can only be compared with a running mean."""
         if group_size is None or group_size < 2:
             return Binary.from_config(config, group_size)
         return cls(
@@ -64,7 +64,7 @@ class Grpo(Algorithm):
         verdicts_G: Sequence[Verdicts],
         prompts_G: Sequence[Prompts],
     ) -> list[Terms]:
-        """Of all turns of the rewarded episodes, or none when nothing tells these apart.
+        """Terms of all turns of the rewarded episodes, or none when nothing tells these apart.
 
         An advantage may be 0: the turn still counts in the mean over the batch's tokens.
         """
@@ -98,7 +98,7 @@ class Grpo(Algorithm):
 
 
 def _term(outcome: float, process: ProcessTerm | None) -> Term:
-    """Both together; an outcome is strong evidence."""
+    """Both terms together; an outcome is strong evidence."""
     if process is None:
         return Term(outcome)
     size = abs(outcome) + abs(process.advantage)

@@ -1,4 +1,4 @@
-"""Whether new weights are worse than those that serve: asked after an update and before they serve.
+"""Whether new weights are worse than those that serve: checked after an update, before they serve.
 
 What is looked at are the update's own numbers (gradient, distance between engine and learner,
 length of the replies that it learned from) and a replay: turns of earlier batches, whose advantages
@@ -23,23 +23,23 @@ from clawrl_gym.trainers.packing import trainable
 from clawrl_gym.trainers.sample_batch import SampleBatch
 
 _REMEMBERED = 16
-"""Updates that served, whose medians the next one is compared with."""
+"""Served updates whose medians the next one is compared with."""
 _FEWEST = 4
-"""Of them, before anything is compared."""
+"""Served updates needed before anything is compared."""
 _FROM_EACH = 8
 """Samples of a batch that are replayed later."""
 _MOST_CHANGE = 1.0
-"""Of one token's log-prob, in nats: one that became impossible shall not outweigh all others."""
+"""Largest change of a token's log-prob that counts, in nats: no token outweighs all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What the learner's weights of now say of some samples."""
+    """Figures of the learner's current weights on some samples."""
 
     entropy: float
     """Mean over sampled tokens, in nats."""
     logprobs: Sequence[Sequence[float]]
-    """Of each sample's tokens that are learned from."""
+    """Log-probs of each sample's tokens that are learned from."""
 
 
 class Reviewer(Protocol):
@@ -50,17 +50,17 @@ class Reviewer(Protocol):
 
 @dataclass(slots=True)
 class Decision:
-    """What the guards made of an update."""
+    """Decision of the guards on an update."""
 
     metrics: dict[str, float] = field(default_factory=dict)
-    """What they looked at, as `guard/NAME`."""
+    """Figures that they looked at, as `guard/NAME`."""
     refusals: list[str] = field(default_factory=list)
-    """Why it shall not serve; empty: it may."""
+    """Reasons why it must not serve; empty: it may."""
     guards: list[str] = field(default_factory=list)
     """The guards that refused it, by their keys."""
 
     def check(self, name: str, value: float, threshold: float | None, words: str) -> None:
-        """`words` tells what was got; a value that is not a number passes."""
+        """`words` states what was got; NaN passes."""
         if math.isnan(value):
             return
         self.metrics[f"guard/{name}"] = value
@@ -70,7 +70,7 @@ class Decision:
 
 
 class Guard:
-    """Remembers what served, and compares."""
+    """Remembers what served, and compares updates with it."""
 
     _canaries: Canaries | None = None
 
@@ -87,35 +87,35 @@ class Guard:
         self._replayed: list[Sample] = []
 
     def forget(self, is_gone: Callable[[Sample], bool]) -> None:
-        """Samples that were deleted are not read again."""
+        """Deleted samples are not read again."""
         kept = [sample for sample in self._replay if not is_gone(sample)]
         self._replay = deque(kept, maxlen=self._config.replay_samples)
         if self._canaries is not None:
             self._canaries.forget(is_gone)
 
     def restore(self, praised: Sequence[Sample]) -> None:
-        """Turns that people praised before an earlier process ended."""
+        """Take in turns that people praised before an earlier process ended."""
         if self._canaries is not None:
             self._canaries.praise(praised)
 
     async def serving(self, version: int) -> None:
-        """Before an update of the weights that serve as `version`: measure the canaries."""
+        """Measure the canaries before an update of the weights that serve as `version`."""
         if self._canaries is not None:
             await self._canaries.before(version)
 
     async def serves(self, version: int, samples: Sequence[Sample]) -> None:
-        """What was decided on last serves, as `version`, having learned of `samples`."""
+        """The weights last decided on serve as `version`, having learned from `samples`."""
         if self._canaries is not None:
             await self._canaries.serve(version, samples)
 
     async def before(self, samples: Sequence[Sample]) -> None:
-        """Note what the weights say before an update of `samples`, of which some are read where
-        there is nothing earlier."""
+        """Record the log-probs before an update of `samples`; some of them are read where there is
+        nothing earlier."""
         self._replayed = list(self._replay) or _spread(_valued(samples), _FROM_EACH)
         self._before = await self._review() if self._replayed else None
 
     async def decide(self, samples: Sequence[Sample], stats: StepStats) -> Decision:
-        """On the update that the learner has just made of `samples`."""
+        """Decide on the update that the learner has just made of `samples`."""
         config, decision = self._config, Decision()
         norm = stats.metrics.get("learner/grad_norm", math.nan)
         norm /= stats.metrics.get("learner/strength", 1.0)
@@ -144,7 +144,7 @@ class Guard:
         return decision
 
     async def _review(self) -> Review:
-        """What the weights of now say of the replay."""
+        """Review of the replay under the current weights."""
         return await self._learner.review(SampleBatch.of(self._replayed))
 
     async def _look_at_canaries(self, canaries: Canaries, decision: Decision) -> None:
@@ -173,14 +173,14 @@ class Guard:
 def guard_of(
     config: LearnerConfig, learner: Reviewer, canaries: Canaries | None = None
 ) -> Guard | None:
-    """None where every update serves, or a learner that rehearses has no weights to look at."""
+    """The guard; None where every update serves, or the learner only rehearses."""
     if config.publish != "if_not_worse" or not capabilities_of(config).review:
         return None
     return Guard(config.guards, learner, canaries)
 
 
 def _gain(samples: Sequence[Sample], before: Review, after: Review) -> float:
-    """By how much the weights moved towards what was good, in nats a token of full advantage."""
+    """How far the weights moved towards good replies, in nats a token of full advantage."""
     gain = weight = 0.0
     for sample, old, new in zip(samples, before.logprobs, after.logprobs, strict=True):
         for advantage, was, now in zip(_advantages(sample), old, new, strict=True):
@@ -190,7 +190,7 @@ def _gain(samples: Sequence[Sample], before: Review, after: Review) -> float:
 
 
 def _advantages(sample: Sample) -> Iterator[float]:
-    """Of the tokens that are learned from."""
+    """Advantages of the tokens that are learned from."""
     for advantage, is_learned in zip(sample.advantages_T, trainable(sample), strict=True):
         if is_learned:
             yield advantage
@@ -201,30 +201,30 @@ def _sampled(sample: Sample) -> int:
 
 
 def _share(value: float, earlier: Sequence[float]) -> float:
-    """Of the median of earlier ones; not a number while these are too few."""
+    """Ratio of a value to the median of earlier ones; NaN while these are too few."""
     if len(earlier) < _FEWEST or not (median := statistics.median(earlier)):
         return math.nan
     return math.inf if math.isnan(value) else value / median
 
 
 def _apart(value: float, earlier: Sequence[float]) -> float:
-    """How many times larger or smaller than the median of earlier ones, at least 1."""
+    """Factor by which a value differs from the median of earlier ones, at least 1."""
     share = _share(value, earlier)
     return share if math.isnan(share) or share >= 1 else math.inf if not share else 1 / share
 
 
 def _ratio(new: float, old: float) -> float:
-    """How many times larger or smaller; differences below a hundredth of a nat count as none."""
+    """Factor by which two values differ; differences below a hundredth of a nat count as none."""
     new, old = new + 0.01, old + 0.01
     return math.inf if math.isnan(new) else max(new / old, old / new)
 
 
 def _valued(samples: Sequence[Sample]) -> list[Sample]:
-    """Those that were good or bad."""
+    """Samples that were good or bad."""
     return [sample for sample in samples if any(sample.advantages_T)]
 
 
 def _spread(samples: Sequence[Sample], count: int) -> list[Sample]:
-    """At most so many of them, evenly."""
+    """At most this many of them, evenly spread."""
     step = max(1, math.ceil(len(samples) / count))
     return list(samples[::step])

@@ -1,7 +1,7 @@
-"""What a reader of a run must know before its reward: warnings, each with what to do.
+"""Warnings about a run that its reward does not show, each with what to do.
 
 They are read off the rows of metrics, so that a run says them while it lasts and its report says
-them again. Each cause is told once, at the update that shows it first. What is asked:
+them again. Each cause is reported once, at the update that shows it first. Checks:
 
 - does an update learn from its tokens, or are most of them masked;
 - does the policy lag as far behind as it may, and is it the learner or generation that is slow;
@@ -37,28 +37,28 @@ Cause = Literal["masked", "clipped", "lag", "language", "forgets"]
 MOST_MASKED = 0.5
 """Share of an update's tokens that may be masked, or clipped."""
 _LAG_SHARE = 0.9
-"""Of the largest policy lag: a mean from here on sits at it."""
+"""Share of the largest policy lag from which a mean counts as being at it."""
 _LAG_UPDATES = 4
-"""Updates in a row over which it does."""
+"""Number of updates in a row that are at it."""
 MOST_REFERENCE_DROP = 1.0
 """Nats a token by which the first replies may become less likely: ordinary runs of the shipped
-policies lost up to 0.3; at a hundred times their rate 6 after one update, 17 after six."""
+policies lost up to 0.3; at a hundred times their rate it was 6 after one update, 17 after six."""
 MOST_ENTROPY_RISE = 1.0
-"""Nats: ordinary runs rose by up to 0.2, at a hundred times the rate by 1.8."""
+"""Nats entropy may rise: ordinary runs rose by up to 0.2, at a hundred times the rate by 1.8."""
 _COLLAPSED_ENTROPY = 0.1
-"""Of the first update's entropy, where that was `_SPEAKING_ENTROPY`: less is a policy that says
+"""Share of the first update's entropy, where that was `_SPEAKING_ENTROPY`: below it the policy says
 one thing only. A policy that was sure from the beginning has nothing to lose."""
 _SPEAKING_ENTROPY = 0.3
 _NEWEST = 3
 """Updates whose mean is compared with the first, so that one odd batch says nothing."""
 MOST_FORGOTTEN = 0.05
-"""Share of held-out problems whose right answers may be lost while something else rises."""
+"""Share of held-out problems whose right answers may be lost while another measure rises."""
 _SCORED = ("success", "correct")
 """Shares of right answers; `correct` where success asks for more than one."""
 _NO_MEASURES = (
     "n", "lost", "low", "high", "deadlines", "last_version", "samples", "samples_lost",
 )  # fmt: skip
-"""What stands beside the measures of an evaluation."""
+"""Fields beside the measures of an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class HealthWarning:
 
     @property
     def line(self) -> str:
-        """As a run says it."""
+        """The warning as a run prints it."""
         return f"WARNING: {self.words}. {self.remedy}."
 
     @property
     def sentences(self) -> str:
-        """As a page says it."""
+        """The warning as a page shows it."""
         return f"{self.words[0].upper()}{self.words[1:]}. {self.remedy}."
 
 
@@ -123,7 +123,7 @@ def _first_above(rows: Sequence[MetricRow], metric: str, bound: float) -> Metric
 
 
 def _lag(rows: Sequence[MetricRow], most: int) -> HealthWarning | None:
-    """Lag at its maximum over several updates, and who is waited for."""
+    """Lag at its maximum over several updates, and which side is waited for."""
     updates = [row for row in rows if "staleness/mean" in row]
     for end in range(_LAG_UPDATES, len(updates) + 1) if most else ():
         window = updates[end - _LAG_UPDATES : end]
@@ -156,7 +156,7 @@ def _lag_warning(window: Sequence[MetricRow], lag: float, most: int) -> HealthWa
 
 
 def _language(rows: Sequence[MetricRow]) -> HealthWarning | None:
-    """Signs that the policy no longer speaks as it did, at the first row that shows one."""
+    """Signs that the policy's language degraded, at the first row that shows one."""
     logprobs: list[float] = []
     entropies: list[float] = []
     for end, row in enumerate(rows, 1):

@@ -1,5 +1,5 @@
-"""Rewards and hints together: a turn is trained by what the next state says, good or bad, and by
-what it teaches.
+"""Rewards and hints together: a turn is trained by the next state's verdict, good or bad, and by
+what that state teaches.
 
     A = rl_weight * A_reward          where the rewards give an advantage
     w = opd_weight                    where there is a hint
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Hybrid(Algorithm):
-    """One algorithm for rewards, and distillation beside it.
+    """One algorithm for rewards, with distillation beside it.
 
     `counts`: `used` groups, of them `hints_only` and `rewards_only`; `neither` groups (nothing
     taught), `empty_segments` (no token with a known log-prob).

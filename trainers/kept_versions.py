@@ -17,34 +17,34 @@ from clawrl_gym.trainers.retention import size_bytes
 
 _SMALL_BYTES = 1 << 30
 _MOST_UPDATES = 16
-"""Between two checkpoints, however large they are."""
+"""Most updates between two checkpoints, however large they are."""
 
 
 class KeptVersions:
-    """See the module's docstring."""
+    """Versions of one set of weights that can serve again; see the module's docstring."""
 
     def __init__(self, config: LearnerConfig, checkpoints: Path, begins_at: int = 0) -> None:
-        """`begins_at`: the version that needs no checkpoint, because its weights can be had
+        """`begins_at`: the version that needs no checkpoint, because its weights can be loaded
         again."""
         self._every = config.checkpoint_every
         self._checkpoints = checkpoints
         self.begins_at = begins_at
 
     def all(self) -> list[int]:
-        """The oldest first; 0 is what the run began with."""
+        """All kept versions, the oldest first; 0 is what the run began with."""
         return sorted({0, *list_checkpoints(self._checkpoints)})
 
     def folder(self, version: int) -> Path:
-        """Where the checkpoint of a version lies, or will."""
+        """Checkpoint folder of a version, whether it is written yet or not."""
         return checkpoint_dir(self._checkpoints, version)
 
     def checkpoint(self, version: int) -> str | None:
-        """Of a version that is kept; None: the first weights."""
+        """Checkpoint of a kept version; None: the first weights."""
         folder = self.folder(version)
         return str(folder) if folder.is_dir() else None
 
     def needs_checkpoint(self, version: int) -> bool:
-        """Whether its weights could not be had again."""
+        """Whether its weights could not be loaded again without a checkpoint."""
         return version != self.begins_at and not self.folder(version).is_dir()
 
     def to_restart_at(self, version: int) -> str | None:
@@ -56,13 +56,13 @@ class KeptVersions:
             return None
         if self.needs_checkpoint(version):
             raise TrainerError(
-                f"the learner died at version {version}, which has no checkpoint: go on from the "
-                "last one with resume=, or take learner.checkpoint_every=1"
+                f"the learner died at version {version}, which has no checkpoint: resume from the "
+                "last one with resume=, or set learner.checkpoint_every=1"
             )
         return str(self.folder(version))
 
     def newest(self, version: int) -> int:
-        """The last one up to a version that has a checkpoint, or needs none."""
+        """Newest version up to this one that has a checkpoint, or needs none."""
         kept = [earlier for earlier in list_checkpoints(self._checkpoints) if earlier <= version]
         return max(kept, default=self.begins_at)
 
@@ -78,8 +78,8 @@ class KeptVersions:
         return version - max(earlier) >= updates
 
     def keep_again(self, earlier: int, version: int) -> bool:
-        """Make a version an earlier one once more, which takes no room; whether that is kept as
-        files."""
+        """Make a version a copy of an earlier one, which takes no room; returns whether files keep
+        it."""
         source = self.folder(earlier)
         if source.is_dir():
             link_folder(source, self.folder(version))

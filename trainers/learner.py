@@ -1,6 +1,6 @@
 """The learner: samples in, one update of the weights, weights out.
 
-Blind to the algorithm, whose class its process never sees: it is told the terms of the loss, and
+Blind to the algorithm, whose class its process never sees: it gets the terms of the loss, and
 reads ids, behaviour log-probs, advantages and lessons. The proximal policy is always the learner
 itself before the update; what vLLM sampled with, however many versions ago, enters through the
 truncated importance weight, or as the loss reads it (`trainer.loss`).
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from clawrl_gym.trainers.actor import LearnerSetup
 
 MAX_TAUGHT_TURNS = 4
-"""Distilled turns of a step that are handed back for people to look at."""
+"""Most distilled turns of a step that are returned for people to look at."""
 
 
 class Learner:
@@ -97,7 +97,7 @@ class Learner:
                     else PackedModel(model_dir, device, temperature, images)
                 )
         self.average: MovingAverage | None = None
-        """Of the weights, where it is the teacher."""
+        """Moving average of the weights, where it is the teacher."""
         if distils and trainer.distillation.teacher == "average":
             self.average = MovingAverage(self.model.net, trainer.distillation.average_decay)
         self.teacher = self._make_teacher(model_dir, device, images) if distils else None
@@ -114,18 +114,18 @@ class Learner:
             constant_length=trainer.constant_length,
         )
         self.user = OWNER
-        """Whose adapter is trained now."""
+        """User whose adapter is trained now."""
         self._resting = RestingStates()
         self.weights = trained_weights(self.model.net, learner)
         self._finite = FiniteGradients(learner.max_skipped)
         self.updates = 0
-        """Steps done so far, those before a resumption too."""
+        """Steps done so far, those before a resumption included."""
         self.skipped = 0
         """Optimizer steps left out because the gradient was not finite."""
 
     @classmethod
     def from_config(cls, config: LearnerConfig, setup: LearnerSetup) -> Self:
-        """As a run makes it. Raises TrainerError for what cannot be loaded."""
+        """The learner as a run makes it. Raises TrainerError for what cannot be loaded."""
         return cls(*setup.arguments(), setup.objectives)
 
     @property
@@ -209,7 +209,7 @@ class Learner:
 
     @torch.no_grad()
     def review(self, samples: Sequence[Sample]) -> Review:
-        """What the weights of now say of samples, none of which is learned from."""
+        """Review of samples by the current weights; nothing is learned from them."""
         logprobs: list[list[float]] = [[] for _ in samples]
         entropy, tokens = 0.0, 0
         for pack in make_packs(samples, self.trainer.max_tokens_per_pack):
@@ -221,7 +221,7 @@ class Learner:
         return Review(entropy / max(tokens, 1), logprobs)
 
     def probe(self) -> Reading:
-        """What the weights of now say of a short text, which is the same throughout a run."""
+        """Reading of a short text by the current weights; the text is the same throughout a run."""
         sample = probe_sample(self.model_dir, self.model.width, self.model.context)
         (pack,) = make_packs([sample], len(sample.ids_T))
         with torch.no_grad():
@@ -245,7 +245,7 @@ class Learner:
 
     def save_checkpoint(self, folder: str) -> None:
         """Make `folder` a model's folder that transformers and vLLM load, or an adapter's, with the
-        learner's own state inside: all that `load_checkpoint` needs to go on bit by bit."""
+        learner's own state inside: all that `load_checkpoint` needs to resume bit by bit."""
         state: checkpoint.LearnerState = {
             "optimizer": self.weights.state(),
             "updates": self.updates,
@@ -258,7 +258,7 @@ class Learner:
             checkpoint.write_checkpoint(self.model, state, self.model_dir, Path(folder))
 
     def load_checkpoint(self, folder: str) -> None:
-        """Go on from a checkpoint of the same model and configuration; the optimizer begins anew
+        """Resume from a checkpoint of the same model and configuration; the optimizer restarts
         where it holds the weights alone."""
         with boundary(TrainerError, f"reading the checkpoint {folder!r}"):
             checkpoint.check_user(Path(folder), self.user)
@@ -276,7 +276,7 @@ class Learner:
         torch.set_rng_state(state["rng"])
 
     def use(self, user: str, folder: str | None) -> None:
-        """Go on with a user's adapter and optimizer, and put away those that are here.
+        """Switch to a user's adapter and optimizer, and put away those that are loaded.
 
         They come from memory, else from their checkpoint `folder`; without one the user begins with
         the run's own adapter as it is and an optimizer of their own.
@@ -313,7 +313,7 @@ class Learner:
             self._begin_as(self._resting.own())
 
     def forget(self, user: str) -> None:
-        """Nothing of a user whose turn it is not stays in memory."""
+        """Drop from memory all state of a user whose turn it is not."""
         self._resting.take(user)
 
     def _resting_state(self) -> RestingState:
@@ -363,7 +363,7 @@ class Learner:
         return Teacher(config, self.model, model, self.trainer.max_tokens_per_pack)
 
     def _readings(self, samples: Sequence[Sample]) -> TeacherReport:
-        """What the teacher says of the batch before the update; nothing without a teacher."""
+        """The teacher's readings of the batch before the update; empty without a teacher."""
         if self.teacher is not None:
             return self.teacher.read(samples)
         for sample in samples:
@@ -393,7 +393,7 @@ class Learner:
         watch: StepMetrics,
         max_taught: int,
     ) -> list[Taught]:
-        """One optimizer step on a minibatch; and some of its turns that were distilled."""
+        """Make one optimizer step on a minibatch; returns some of its turns that were distilled."""
         taught: list[Taught] = []
 
         def learn(index: int, pack: Pack) -> None:
@@ -407,7 +407,7 @@ class Learner:
     def _optimize(
         self, part: Minibatch, rate: float, learn: Callable[[int, Pack], object]
     ) -> float:
-        """One optimizer step on the gradients that `learn` adds, pack by pack; their norm."""
+        """Step once on the gradients that `learn` adds, pack by pack; returns their norm."""
         self.weights.forget_gradients()
         try:
             for index, pack in enumerate(part.packs):
@@ -430,7 +430,7 @@ class Learner:
     def _learn(
         self, pack: Pack, part: Minibatch, old_M: Tensor | None, watch: StepMetrics
     ) -> Iterator[Taught]:
-        """Add a pack's gradient; its turns that were distilled."""
+        """Add a pack's gradient; yields its turns that were distilled."""
         scores = self.model.score(pack)
         if old_M is None:
             old_M = scores.logprobs_M.detach()

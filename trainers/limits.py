@@ -1,4 +1,4 @@
-"""Where learning ends: no memory left, or numbers that are none."""
+"""Limits of learning: no memory left, or numbers that are not finite."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 
 _SAYINGS = ("can't allocate memory", "not enough memory", "out of memory")
-"""Of PyTorch on a CPU, and of CUDA's libraries, whose errors are of no class of their own."""
+"""Messages of PyTorch on a CPU and of CUDA's libraries, whose errors have no own class."""
 
 
 @contextmanager
 def memory_errors(part: str, trainer: TrainerConfig, learner: LearnerConfig) -> Iterator[None]:
-    """Of the block as a TrainerError that names the part and what to lower.
+    """Turn memory errors of the block into a TrainerError that names the part and what to lower.
 
-    It holds no frame of the block, so that its memory is free for whoever goes on.
+    It holds no frame of the block, so that its memory is free for the caller.
     """
     try:
         yield
@@ -29,8 +29,8 @@ def memory_errors(part: str, trainer: TrainerConfig, learner: LearnerConfig) -> 
         message = (
             f"got no more memory {part} ({words}), expected room for it: "
             f"{', '.join(_cures(trainer, learner))}; `python -m clawrl_gym.doctor` with the run's "
-            "arguments says what takes how much. The weights are those before this update; go on "
-            "from the last checkpoint with resume="
+            "arguments shows the memory of each part. The weights are those before this update; "
+            "resume from the last checkpoint with resume="
         )
     else:
         return
@@ -38,14 +38,14 @@ def memory_errors(part: str, trainer: TrainerConfig, learner: LearnerConfig) -> 
 
 
 def is_of_memory(error: BaseException) -> bool:
-    """Whether it says that no memory was left."""
+    """Whether the error says that no memory was left."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
         words in str(error) for words in _SAYINGS
     )
 
 
 def _cures(trainer: TrainerConfig, learner: LearnerConfig) -> Iterator[str]:
-    """What to set, the cheapest first."""
+    """Settings to change, the cheapest first."""
     if not learner.checkpoint_layers:
         yield "set learner.checkpoint_layers=true"
     yield f"lower trainer.max_tokens_per_pack={trainer.max_tokens_per_pack}"
@@ -68,13 +68,13 @@ class FiniteGradients:
         self._in_a_row = 0
 
     def saw(self, finite: bool) -> None:
-        """Raises TrainerError after too many in a row."""
+        """Record a step. Raises TrainerError after too many in a row that were not finite."""
         self._in_a_row = 0 if finite else self._in_a_row + 1
         if self._in_a_row >= self._most_in_a_row:
             raise TrainerError(
                 f"got a gradient that is not finite in {self._in_a_row} steps in a row "
                 "(learner.max_skipped), expected numbers: these steps changed no weight, but "
-                "something before them did: go on from an older checkpoint "
+                "something before them did: start from an older checkpoint "
                 "(policy.model=RUN/checkpoints/NUMBER) with a lower learner.lr, or learner.base="
                 "float32 if it is another"
             )

@@ -1,4 +1,4 @@
-"""Log-probs of a few tokens under a whole vocabulary, of which few logits exist at a time.
+"""Log-probs of a few tokens under a whole vocabulary; few logits exist at a time.
 
     log p(k) = z_k - log sum_v exp z_v        z = (W h + b) / temperature
 
@@ -28,18 +28,18 @@ class Head:
     weight_VH: Tensor
     bias_V: Tensor | None
     temperature: float | Tensor
-    """The same at all positions, or (M, 1)."""
+    """Sampling temperature: the same at all positions, or (M, 1)."""
     max_logits: int = MAX_LOGITS
 
     def at(self, piece: slice) -> Head:
-        """The head of some of the positions."""
+        """The head restricted to some of the positions."""
         if isinstance(self.temperature, float):
             return self
         return replace(self, temperature=self.temperature[piece])
 
     @torch.no_grad()
     def logits(self, hidden_MH: Tensor) -> Tensor:
-        """In float32, whatever the weights are."""
+        """Logits in float32, whatever type the weights have."""
         logits_MV = linear(hidden_MH, self.weight_VH).float()
         if self.bias_V is not None:
             logits_MV += self.bias_V
@@ -47,7 +47,7 @@ class Head:
         return logits_MV
 
     def pieces(self, positions: int) -> Iterator[slice]:
-        """Of about equal size, with at most `max_logits` logits each."""
+        """Slices of about equal size, with at most `max_logits` logits each."""
         most = max(1, self.max_logits // self.weight_VH.shape[0])
         size = -(-positions // max(1, -(-positions // most)))
         for start in range(0, positions, max(1, size)):
@@ -68,7 +68,7 @@ _backward_types = torch.amp.custom_bwd(device_type="cuda")
 
 
 class _Logprobs(torch.autograd.Function):
-    """What `logprobs_of` does; the tensors of the head come apart, as autograd wants them."""
+    """Implements `logprobs_of`; autograd needs the head's tensors as separate arguments."""
 
     @staticmethod
     @_forward_types  # type: ignore[untyped-decorator]
@@ -115,7 +115,7 @@ class _Logprobs(torch.autograd.Function):
 def _of_head(
     ctx: Any, hidden_MH: Tensor, ids_MK: Tensor, gradient_MK: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """Gradients of weight and bias; the logits are made again."""
+    """Gradients of weight and bias; the logits are computed again."""
     head: Head = ctx.head
     of_weight_VH = torch.zeros_like(head.weight_VH)
     of_bias_V = None if head.bias_V is None else torch.zeros_like(head.bias_V)

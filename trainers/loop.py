@@ -32,22 +32,22 @@ from clawrl_gym.trainers.no_gradient import NoGradient, no_gradient
 from clawrl_gym.trainers.sample_batch import SampleBatch
 
 _MOST_REFUSALS = 3
-"""Publications that are refused in a row before the run ends, or goes back."""
+"""Most publications refused in a row before the run ends, or rolls back."""
 Refused = Literal["update", "publication"]
-"""By the guards, or by an engine that has other weights than the learner."""
+"""Refused by the guards, or by an engine that has other weights than the learner."""
 _RESTARTS = 2
-"""How often one update is repeated because the learner's process died."""
+"""Most repetitions of one update because the learner's process died."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What became of weights that were to serve."""
+    """Result of publishing new weights."""
 
     pause_s: float = 0.0
-    """For which requests waited."""
+    """Seconds for which requests waited."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     refusal: str | None = None
-    """Why the older ones serve on; None: the new ones serve."""
+    """Why the older weights keep serving; None: the new ones serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +55,21 @@ class Update:
     """One update that serves, or whose publication was refused."""
 
     version: int
-    """Of the new weights."""
+    """Version of the new weights."""
     batch: Batch
     stats: StepStats | None
     """None when the batch held no signal: the weights stayed."""
     swap_pause_s: float
     waited_s: float
     checkpoint: str | None
-    """None: it was not due, or the weights do not serve."""
+    """Folder of the checkpoint; None: it was not due, or the weights do not serve."""
     events: Mapping[str, float] = field(default_factory=dict)
-    """What else happened, by metric name."""
+    """Other events, by metric name."""
     is_served: bool = True
 
     @property
     def row(self) -> UpdateRow:
-        """As the store keeps it."""
+        """The row that the store keeps."""
         stats = self.stats
         return UpdateRow(
             self.version,
@@ -83,7 +83,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class _Return:
-    """A wish for the weights of an earlier version."""
+    """A request for the weights of an earlier version."""
 
     version: int
     served_as: asyncio.Future[int]
@@ -91,14 +91,14 @@ class _Return:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far an update has come."""
+    """Progress of an update."""
 
     stats: StepStats | None = None
     publication: Publication | None = None
     checkpoint: str | None = None
     events: dict[str, float] = field(default_factory=dict)
     is_refused: bool = False
-    """By the guards: the learner is as it was."""
+    """The guards refused it: the learner is as it was."""
 
 
 class TrainLoop:
@@ -118,9 +118,9 @@ class TrainLoop:
         guard: Guard | None = None,
         ended_by: Collection[Refused] = ("update", "publication"),
     ) -> None:
-        """`say` gets a line for a learner that is started again. `lock` is held through each
-        update, where several loops share a learner; `guard` decides which updates serve, None: all
-        do. `ended_by`: what ends it when it is refused again and again."""
+        """`say` gets a line for a learner that is restarted. `lock` is held through each update,
+        where several loops share a learner; `guard` decides which updates serve, None: all do.
+        `ended_by`: what ends it when it is refused again and again."""
         self._lock: AbstractAsyncContextManager[object] = nullcontext() if lock is None else lock
         self._config = config
         self._learner = learner
@@ -133,22 +133,22 @@ class TrainLoop:
         self._guard = guard
         self._ended_by = ended_by
         self._refusals = 0
-        """Of the guard, in a row."""
+        """Refusals by the guard in a row."""
         self._unserved = 0
-        """Publications that were refused, in a row."""
+        """Refused publications in a row."""
         self._no_gradient: NoGradient | None = None
-        """Why the last update had none; None: it had one."""
+        """Why the last update had no gradient; None: it had one."""
         self._without_gradient = 0
         """Updates without a gradient, in a row."""
         self._owes_checkpoint = False
-        """One was due and what it would have held did not serve."""
+        """A checkpoint was due, and the weights that it would have held did not serve."""
         self._returns: asyncio.Queue[_Return] = asyncio.Queue()
 
     async def run(
         self, version: int, steps: int, most_without_gradient: int | None = None
     ) -> NoGradient | None:
-        """Update until the weights' version is `steps`, or until so many updates in a row had no
-        gradient; returns why the last one had none then. None: there is no such end."""
+        """Update until the weights' version is `steps`, or until this many updates in a row had no
+        gradient; then returns why the last one had none. None: there is no such limit."""
         most = math.inf if most_without_gradient is None else most_without_gradient
         try:
             while version < steps:
@@ -161,7 +161,7 @@ class TrainLoop:
                 _fail(self._returns.get_nowait(), TrainerError("the run ended"))
 
     async def _once(self, version: int, steps: int) -> int:
-        """One update, or the way back to an earlier version; the version from then on."""
+        """Make one update, or roll back to an earlier version; returns the version from then on."""
         waited_from_s = time.time()
         batch = await self._batch_or_return(version)
         if isinstance(batch, _Return):
@@ -172,8 +172,8 @@ class TrainLoop:
             return await self._update(batch, version, waited_s, last=version + 1 == steps)
 
     async def return_to(self, version: int) -> int:
-        """Have the weights of an earlier version serve again, once the update under way is done;
-        learning goes on from them. Returns the version that they serve as.
+        """Have the weights of an earlier version serve again, once the current update is done;
+        learning resumes from them. Returns the version that they serve as.
 
         Raises ConfigError for a version that is not kept, and what loading or publishing it raises.
         """
@@ -182,7 +182,7 @@ class TrainLoop:
         return await wish.served_as
 
     async def _batch_or_return(self, version: int) -> Batch | _Return:
-        """Whichever comes first; a batch that was not whole yet waits on in its queue.
+        """Whichever comes first; an incomplete batch keeps waiting in its queue.
 
         Who wants to go back waits for one update at most, however many batches there are.
         """
@@ -203,7 +203,7 @@ class TrainLoop:
             await asyncio.gather(batching, returning, return_exceptions=True)
 
     async def _go_back(self, wish: _Return, version: int) -> int:
-        """Serve and learn on from an earlier version; the version from then on."""
+        """Serve and learn from an earlier version; returns the version from then on."""
         try:
             async with self._lock:
                 if wish.served_as.cancelled():
@@ -233,7 +233,7 @@ class TrainLoop:
     async def _return(self, version: int, earlier: int) -> Update:
         new = version + 1
         with self._timeline.span("train", "return", version=new, to=earlier):
-            if self._kept.needs_checkpoint(version):  # where it goes on if that fails
+            if self._kept.needs_checkpoint(version):  # where it resumes if that fails
                 await self._learner.save_checkpoint(str(self._kept.folder(version)))
             await self._load(earlier, version)
             publication, folder = await self._serve_again(earlier, new)
@@ -264,7 +264,7 @@ class TrainLoop:
         return publication, folder
 
     async def _load(self, earlier: int, version: int) -> None:
-        """Have the learner be as it was at a version that is kept.
+        """Put the learner into its state at a kept version.
 
         Raises ConfigError for one that it cannot read: it is as it was at `version` then.
         """
@@ -282,7 +282,7 @@ class TrainLoop:
             raise ConfigError(f"version {earlier} cannot come back: {error}") from error
 
     async def _keep_again(self, earlier: int, new: int) -> str:
-        """The checkpoint of a version that is an earlier one once more; it takes no room."""
+        """Checkpoint of a version that repeats an earlier one; it takes no room."""
         folder = str(self._kept.folder(new))
         if not await asyncio.to_thread(self._kept.keep_again, earlier, new):
             await self._learner.save_checkpoint(folder)
@@ -319,7 +319,7 @@ class TrainLoop:
     def _note_gradient(
         self, batch: Batch, stats: StepStats | None, version: int
     ) -> Mapping[str, float]:
-        """Say why an update had no gradient, and count those in a row; its metrics."""
+        """Report why an update had no gradient, and count those in a row; returns its metrics."""
         before, found = self._no_gradient, no_gradient(batch, stats)
         self._no_gradient = found
         if found is None:
@@ -337,7 +337,7 @@ class TrainLoop:
         self._say(f"the learner works again after {time.monotonic() - began_s:.1f} s")
 
     async def _advance(self, progress: _Progress, batch: Batch, version: int, last: bool) -> None:
-        """Step, publish, checkpoint; what a learner that died had published is not done twice."""
+        """Step, publish, checkpoint; what a learner that died had published is not repeated."""
         new = version + 1
         if batch.samples:
             await self._step(progress, batch.samples, version)
@@ -362,7 +362,7 @@ class TrainLoop:
         self._owes_checkpoint = False
 
     def _is_accepted(self, progress: _Progress) -> bool:
-        """Whether what the guard decided on serves now."""
+        """Whether the weights that the guard decided on serve now."""
         publication = progress.publication
         is_served = publication is not None and publication.refusal is None
         return (
@@ -373,8 +373,8 @@ class TrainLoop:
         )
 
     async def _step(self, progress: _Progress, samples: list[Sample], version: int) -> None:
-        """An update, undone where the guards refuse it. Raises TrainerError when they do so again
-        and again, where that ends it."""
+        """Update the learner, and undo it where the guards refuse it. Raises TrainerError when they
+        do so again and again, where that ends it."""
         new, guard = version + 1, self._guard
         if progress.publication is not None:  # the learner died: what serves is made once more
             if progress.is_refused:
@@ -404,20 +404,20 @@ class TrainLoop:
                 )
             self._say(
                 f"WARNING: {self._refusals} updates in a row were refused and undone; the last "
-                "good weights serve on. Look at what the policy learns from "
+                "good weights keep serving. Look at what the policy learns from "
                 "(metrics.jsonl: guard/*), lower learner.lr, or raise the threshold"
             )
         kept = self._kept.newest(version)
-        self._say(f"update {new} is undone, version {kept} serves on as {new}: {why}")
+        self._say(f"update {new} is undone, version {kept} keeps serving as {new}: {why}")
         await self._load(kept, version)
         progress.is_refused = True
         progress.events |= {REFUSED: 1.0} | {f"{REFUSED}/{name}": 1.0 for name in decision.guards}
 
     async def _published(self, version: int) -> Publication:
-        """One that is refused leaves the older weights in service and gets no checkpoint: whoever
-        takes the run up again, or a version of it, takes one that served. Learning goes on, and the
-        next version is published again. Raises PolicyError when that happens again and again, or
-        learns on from the last weights that served."""
+        """Publish the weights. A refused version leaves the older weights in service and gets no
+        checkpoint: whoever resumes the run, or a version of it, takes one that served. Learning
+        continues, and the next version is published again. Raises PolicyError when that happens
+        again and again, or resumes from the last weights that served."""
         with self._timeline.span("serve", "swap", version=version):
             publication = await self._publish(version)
         if publication.refusal is None:
@@ -425,7 +425,7 @@ class TrainLoop:
             return publication
         self._unserved += 1
         self._say(
-            f"version {version} is neither served nor kept, the one before goes on: "
+            f"version {version} is neither served nor kept, the one before keeps serving: "
             f"{publication.refusal}"
         )
         if self._unserved % _MOST_REFUSALS == 0:
@@ -437,7 +437,7 @@ class TrainLoop:
             kept = self._kept.newest(version)
             self._say(
                 f"WARNING: {self._unserved} publications in a row were refused; the weights of "
-                f"version {kept} serve on, and learning goes on from them"
+                f"version {kept} keep serving, and learning resumes from them"
             )
             await self._load(kept, kept)
         return publication

@@ -27,7 +27,7 @@ from clawrl_gym.trainers.token_loss import (
 
 @dataclass(frozen=True, slots=True)
 class LossSettings:
-    """The policy-gradient term, and the numbers of all that is around it."""
+    """The policy-gradient term, and the numbers of everything around it."""
 
     loss: LossFunction
     tis_cap: float
@@ -47,7 +47,7 @@ class LossSettings:
 
 @dataclass(frozen=True, slots=True)
 class LossTerms:
-    """The loss of some tokens, and what is worth watching about them."""
+    """The loss of some tokens, and metrics about them."""
 
     loss: Tensor
     """Scalar with gradient: these tokens' part of the mean over the whole batch."""
@@ -57,12 +57,12 @@ class LossTerms:
     masked_M: Tensor
     """(M,) bool: left out for its importance ratio or its sequence's; still in the denominator."""
     in_masked_sequence_M: Tensor
-    """(M,) bool: left out for its sequence's."""
+    """(M,) bool: left out for its sequence's importance ratio."""
     kl_M: Tensor | None
     """(M,) estimate of KL(learner || reference), detached; None without a reference."""
     gap_M: Tensor | None = None
-    """(M,) teacher - old, detached and not cut; NaN where the teacher said nothing; None without a
-    teacher."""
+    """(M,) teacher - old, detached and not clipped; NaN where the teacher said nothing; None
+    without a teacher."""
 
 
 def policy_loss(
@@ -131,7 +131,7 @@ def truncated_importance(old_M: Tensor, mu_M: Tensor, cap: float) -> Tensor:
 def outside(
     old_M: Tensor, mu_M: Tensor, settings: LossSettings, rows_M: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Which tokens' ratios exp(old - mu) lie outside of their bounds, and which of sequences'.
+    """Tokens whose ratio exp(old - mu) is out of bounds, and those whose sequence's ratio is.
 
     What another policy would hardly have sampled, or hardly
     knows, says nothing about this one: an importance weight of it is noise, large or small.
@@ -178,7 +178,7 @@ def reduce(
     rows_M: Tensor | None = None,
     sequences: int | None = None,
 ) -> Tensor:
-    """These tokens' part of the batch's mean; nothing that was clipped leaves a denominator.
+    """These tokens' part of the batch's mean; clipped tokens stay in the denominator.
 
     token_mean: sum / count. sequence_mean: each sequence's mean, summed, / sequences. constant:
     sum / (sequences * constant_length).
@@ -207,7 +207,7 @@ def _check(
     rows_M: Tensor | None,
     lp_M: Tensor,
 ) -> None:
-    """A term that is asked for is computed or refused, never left out in silence."""
+    """Refuse a requested term that cannot be computed; none is left out in silence."""
     if distill_M is not None and teacher_M is None and divergence_M is None and distill_M.any():
         raise ValueError("got weights of distillation, expected a teacher's log-probs with them")
     if rows_M is not None and rows_M.shape != lp_M.shape:

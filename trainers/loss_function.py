@@ -26,10 +26,10 @@ class LossFunction:
     """A loss and its options."""
 
     name: str
-    """As the configuration has it."""
+    """Name in the configuration."""
     function: Callable[..., Any]
     options: BaseModel | None = None
-    """None: it takes none."""
+    """Options of the loss; None: it takes none."""
 
     def __call__(self, tokens: LossInputs) -> tuple[Tensor, Tensor]:
         """(M,) the loss of each token, and (M,) bool where a bound has cut it.
@@ -70,7 +70,7 @@ class LossFunction:
         return loss_M, clipped_M.detach().bool()
 
     def _refuse_endless(self, loss_M: Tensor, tokens: LossInputs) -> None:
-        """Raises TrainerError where every number that came in was finite."""
+        """Raises TrainerError for a non-finite loss where every number that came in was finite."""
         names = ("logprobs_M", "old_M", "behaviour_M", "advantages_M")
         streams = [getattr(tokens, name) for name in names]
         if not all(bool(stream.isfinite().all()) for stream in streams):
@@ -100,6 +100,6 @@ def _form(stream: object) -> str:
 
 
 def build_loss(config: LossConfig) -> LossFunction:
-    """The configured one. Raises ConfigError for what is no loss."""
+    """The configured loss. Raises ConfigError for what is no loss."""
     plugin = LOSSES.resolve(config.type)
     return LossFunction(config.type, plugin.target, plugin.options(config.options))

@@ -1,4 +1,4 @@
-"""A loss of somebody's own tried on made-up tokens, before anything is started."""
+"""Trial of a user's own loss on made-up tokens, before anything is started."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clawrl_gym.trainers.loss_function import LossFunction
 from clawrl_gym.trainers.token_loss import LossInputs, ratio
 
 _LENGTHS = (5, 1, 10)
-"""Tokens of each made-up sequence."""
+"""Number of tokens of each made-up sequence."""
 _TIS_CAP = 2.0
 
 

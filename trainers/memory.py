@@ -1,4 +1,4 @@
-"""What a learner keeps in memory, part by part, by arithmetic from the model's shape.
+"""Memory of a learner, part by part, by arithmetic from the model's shape.
 
 Steady state: after the first update, with gradients of earlier packs, at the most that the largest
 pack takes. What layers keep for the backward pass is counted byte by byte: `tests/test_fit.py`
@@ -20,12 +20,12 @@ GIB = 2**30
 MAX_LOGITS = 2**25
 """Logits made at a time; a few buffers of this size exist beside each other."""
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
-"""Of a weight in 4 bits: itself, and its share of a scale in 8 bits for 64 and of one for 256."""
+"""Bytes of a weight in 4 bits: itself, shares of a scale in 8 bits for 64 and of one for 256."""
 _LOGIT_BYTES = 14
-"""Of a logit, at its most: itself and its probability in float32, both once more on their way."""
+"""Bytes of a logit, at most: itself and its probability in float32, both once more on their way."""
 _ADAM_BYTES = 8
 _EIGHT_BITS_STEP_BYTES = 20
-"""Of an element, while a CPU steps on its tensor: moments, gradient and places in the code book."""
+"""Bytes of an element while a CPU steps on it: moments, gradient and places in the code book."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Kept:
     inner: int
 
     def of(self, shape: ModelShape) -> int:
-        """In one layer."""
+        """Bytes of a token in one layer."""
         return (
             self.hidden * shape.hidden
             + self.queries * shape.queries
@@ -51,14 +51,14 @@ _ALL = {"float32": Kept(24, 28, 8, 16), "autocast": Kept(26, 16, 6, 8), "half": 
 _ADAPTED = {
     "float32": Kept(16, 24, 4, 16), "autocast": Kept(18, 14, 4, 8), "half": Kept(28, 16, 4, 10),
 }  # fmt: skip
-"""Of frozen layers beside adapters; in plain half precision the adapters read copies in float32."""
+"""Bytes of frozen layers beside adapters; in plain half precision adapters read float32 copies."""
 _BACKWARD = 0.5
-"""Of what a layer keeps, once more for gradients on their way through it."""
+"""Share of what a layer keeps that is added for gradients on their way through it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearnerMemory:
-    """In GiB, on the learner's device."""
+    """Memory on the learner's device, in GiB."""
 
     base: float = 0.0
     """The model's weights, as they are held."""
@@ -66,15 +66,15 @@ class LearnerMemory:
     gradients: float = 0.0
     optimizer: float = 0.0
     others: float = 0.0
-    """What is read beside it: a teacher, the KL term's reference, a moving average."""
+    """Models read beside it: a teacher, the KL term's reference, a moving average."""
     activations: float = 0.0
-    """Of one pack: what is kept from the forward to the backward pass."""
+    """Activations of one pack, kept from the forward to the backward pass."""
     logits: float = 0.0
-    """At the end of the forward pass; nothing of them is kept."""
+    """Logits at the end of the forward pass; nothing of them is kept."""
     backward: float = 0.0
-    """What one layer makes again, and its gradients on their way."""
+    """Tensors that one layer recomputes, and its gradients on their way."""
     step: float = 0.0
-    """Of the optimizer at work, when activations are gone."""
+    """Buffers of the optimizer step, when activations are gone."""
 
     @property
     def total(self) -> float:
@@ -82,13 +82,13 @@ class LearnerMemory:
 
     @property
     def resident(self) -> float:
-        """What is there whatever a batch holds."""
+        """Memory that is there whatever a batch holds."""
         parts = (self.base, self.adapter, self.gradients, self.optimizer, self.others)
         return float(sum(parts))
 
     @property
     def of_pack(self) -> float:
-        """At its most: logits are gone before layers pass back."""
+        """Most memory of a pack: logits are gone before layers pass back."""
         return self.activations + max(self.logits, self.backward)
 
 
@@ -126,7 +126,7 @@ def learner_memory(
 
 
 def offloaded_gib(learner: LearnerConfig, shape: ModelShape) -> float:
-    """In main memory, beside the device: float32 weights, their gradients and Adam's moments."""
+    """GiB of main memory beside the device: float32 weights, their gradients and Adam's moments."""
     if not learner.offload:
         return 0.0
     resident = (8 + adam_bytes(learner)) * shape.parameters
@@ -134,7 +134,7 @@ def offloaded_gib(learner: LearnerConfig, shape: ModelShape) -> float:
 
 
 def adam_bytes(learner: LearnerConfig) -> float:
-    """Of a parameter: both moments."""
+    """Bytes of a parameter for both moments."""
     return MOMENT_BYTES if learner.moment_bits == 8 else _ADAM_BYTES
 
 
@@ -144,7 +144,7 @@ def _step_bytes(learner: LearnerConfig, shape: ModelShape) -> int:
 
 
 def adapter_parameters(adapter: AdapterConfig, shape: ModelShape) -> int:
-    """Of both factors, beside all the chosen layers."""
+    """Number of parameters of both factors, beside all the chosen layers."""
     chosen = shape.linear if adapter.modules == "all-linear" else adapter.modules
     return adapter.rank * sum(sum(s) for name in chosen for s in shape.linear.get(name, []))
 
@@ -181,7 +181,7 @@ def _base_bytes(learner: LearnerConfig, shape: ModelShape, device: str) -> float
 
 
 def base_bytes(learner: LearnerConfig, shape: ModelShape) -> int:
-    """Of an element of the weights that are not in 4 bits."""
+    """Bytes of an element of the weights that are not in 4 bits."""
     if learner.adapter is None:
         return 2 if learner.offload else 4
     dtype = {"served": shape.dtype, "nf4": "bfloat16"}.get(learner.base, learner.base)
@@ -189,7 +189,7 @@ def base_bytes(learner: LearnerConfig, shape: ModelShape) -> int:
 
 
 def _of_layers(learner: LearnerConfig, shape: ModelShape, device: str) -> tuple[float, float]:
-    """Bytes of a token: what all layers keep, and what one takes on the way back."""
+    """Bytes of a token: kept by all layers, and taken by one in the backward pass."""
     element = base_bytes(learner, shape)
     is_cast = autocasts(learner, shape.dtype, device)
     mode = "autocast" if is_cast else "float32" if element == 4 else "half"

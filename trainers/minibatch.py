@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Minibatch:
-    """Samples, what the teacher said of them, and both as packs (whose origins count samples)."""
+    """Samples, the teacher's scores of them, and both as packs (whose origins count samples)."""
 
     samples: list[Sample]
     readings: list[TeacherScores | None]
     packs: list[Pack]
     tokens: int
-    """The denominators of the mean: all tokens that are learned from, taught or not."""
+    """Denominator of the mean: all tokens that are learned from, taught or not."""
     sequences: int
 
 
@@ -47,7 +47,7 @@ def split(
     max_tokens: int,
     draw: random.Random,
 ) -> list[Minibatch]:
-    """The batch in `parts`, drawn at random; those without a token to learn from are left out."""
+    """The batch in `parts`, drawn at random; samples without a token to learn from are left out."""
     order = list(zip(samples, readings, strict=True))
     if parts > 1:
         draw.shuffle(order)
@@ -71,7 +71,7 @@ def pack_loss(
     settings: LossSettings,
     config: DistillationConfig,
 ) -> LossTerms:
-    """The pack's share of the minibatch's loss; the teacher is in it where it spoke."""
+    """The pack's share of the minibatch's loss, with the teacher's term where it spoke."""
     mu_M, advantages_M, rows_M, distill_M, teacher_M = (
         torch.from_numpy(stream).to(old_M.device)
         for stream in (
@@ -106,7 +106,7 @@ def pack_loss(
 
 
 def taught_turns(pack: Pack, minibatch: Minibatch, terms: LossTerms) -> Iterator[Taught]:
-    """What the teacher thought of the pack's turns; nothing where it did not speak."""
+    """The pack's turns with the teacher's scores; nothing where it did not speak."""
     if terms.gap_M is None:
         return
     gaps = terms.gap_M.cpu().numpy()

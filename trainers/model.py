@@ -37,18 +37,18 @@ _BASES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "nf4": torch.bfl
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What the model says about the M sampled tokens of a pack."""
+    """The model's scores of the M sampled tokens of a pack."""
 
     logprobs_M: Tensor
     entropies_M: Tensor
-    """Of the whole distribution at that position, in nats; no gradient."""
+    """Entropies of the whole distribution at each position, in nats; no gradient."""
     topk_MK: Tensor | None = None
     """Log-probs of the pack's `topk_ids_MK` at these positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What the model says about the M sampled tokens of a pack, and what it would rather say."""
+    """The model's scores of the M sampled tokens of a pack, and the tokens that it prefers."""
 
     logprobs_M: Tensor
     topk_MK: Tensor | None
@@ -87,7 +87,7 @@ class PackedModel:
         """Element type of the weights in `model_dir`, and of those that are published."""
         text = config.get_text_config()
         self.context: int | None = getattr(text, "max_position_embeddings", None)
-        """Tokens of the longest sequence that it was made for; None where it does not say."""
+        """Longest sequence that it was made for, in tokens; None where it does not say."""
         self._unspoken = list(picture_ids(Path(model_dir)))
         self._reader: PictureReader | None = None
         if images is not None and self._unspoken:
@@ -121,26 +121,26 @@ class PackedModel:
         self.max_logits = MAX_LOGITS
 
     def first(self) -> PackedModel:
-        """The model without its adapter: what the run began with, of the same memory."""
+        """The model without its adapter, as the run began; it shares the memory."""
         first = copy(self)
         first._is_first = True
         return first
 
     def unheated(self) -> PackedModel:
-        """The model as its weights say, without any setting of the sampling; of the same memory."""
+        """The model at temperature 1, without any sampling setting; it shares the memory."""
         unheated = copy(self)
         unheated.temperature, unheated._unspoken = 1.0, []
         return unheated
 
     def averaged(self, average: MovingAverage) -> PackedModel:
-        """The model with the weights of `average`, of the same memory."""
+        """The model with the weights of `average`; it shares the memory."""
         averaged = copy(self)
         averaged._average = average
         return averaged
 
     @property
     def width(self) -> int:
-        """Tokens that the output head knows; padding of the vocabulary included."""
+        """Number of tokens that the output head knows; padding of the vocabulary included."""
         return int(self._output.weight.shape[0])
 
     def score(self, pack: Pack) -> Scores:
@@ -180,7 +180,7 @@ class PackedModel:
         return stored
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Take over tensors that `state` gave. Raises ValueError for those of another model."""
+        """Load tensors that `state` gave. Raises ValueError for those of another model."""
         own_names = self.net.state_dict().keys()
         if getattr(self.net, "_weight_conversions", None) and not state.keys() <= own_names:
             net: Any = type(self.net)
@@ -216,7 +216,7 @@ class PackedModel:
         return hidden.flatten(0, 1).index_select(0, block.scatter)  # type: ignore[no-any-return]
 
     def _seeing(self, body: nn.Module, ids_1T: Tensor, pictures: tuple[str, ...]) -> Tensor:
-        """Of one sequence with pictures."""
+        """Hidden states of one sequence with pictures."""
         if self._reader is None:
             raise TrainerError(
                 "got a sequence with pictures, expected text only: the model has no vision part"
@@ -238,7 +238,7 @@ class PackedModel:
         return self.net.get_output_embeddings()  # type: ignore[operator]
 
     def _head(self, pack: Pack) -> Head:
-        """As the engine samples from it: what stands for a picture is never said."""
+        """The head as the engine samples from it: never a token that stands for a picture."""
         layer = self._output
         bias_V = getattr(layer, "bias", None)
         if self._unspoken:
@@ -247,7 +247,7 @@ class PackedModel:
         return Head(layer.weight, bias_V, self._temperature(pack), self.max_logits)
 
     def _temperature(self, pack: Pack) -> float | Tensor:
-        """Each sample's own, where it was sampled at another than the run's."""
+        """Temperature of each sample, where it was sampled at another than the run's."""
         if pack.temperatures_M is None:
             return self.temperature
         own_M = np.nan_to_num(pack.temperatures_M, nan=self.temperature)
@@ -257,7 +257,7 @@ class PackedModel:
 
     @contextmanager
     def _mode(self) -> Iterator[None]:
-        """How every pass runs."""
+        """Context manager: the mode in which every pass runs."""
         with ExitStack() as stack:
             if self._autocasts:
                 stack.enter_context(torch.autocast("cuda", dtype=torch.bfloat16))
@@ -278,7 +278,7 @@ def _look(
 
 
 def _checkpoint_layers(net: nn.Module) -> None:
-    """transformers does so in training mode only, so that mode must drop nothing."""
+    """Needs training mode, the only one with it in transformers; it must drop nothing."""
     net.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
     net.train()
     for module in net.modules():
@@ -289,14 +289,14 @@ def _checkpoint_layers(net: nn.Module) -> None:
 
 
 def _held_dtype(learner: LearnerConfig | None, saved: torch.dtype) -> torch.dtype:
-    """Element type of the weights in memory; of those in 4 bits, of all others."""
+    """Element type of the weights in memory; with 4 bits, of all others."""
     if learner is None or (learner.adapter is None and not learner.offload):
         return torch.float32
     return torch.bfloat16 if learner.adapter is None else _BASES.get(learner.base, saved)
 
 
 def _loader(model_dir: str) -> Any:
-    """The class that reads the model with all its parts."""
+    """The class that loads the model with all its parts."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     return AutoModelForImageTextToText if sees(Path(model_dir)) else AutoModelForCausalLM

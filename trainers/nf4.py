@@ -24,7 +24,7 @@ _KIND = "nf4"
 
 
 def check_installed(got: str = "learner.base=nf4", instead: str = "learner.base=served") -> None:
-    """Raises ConfigError where the package is not."""
+    """Raises ConfigError where the package is not installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         raise ConfigError(
             f"got {got}, expected the package {PACKAGE}, which is not installed: run: "

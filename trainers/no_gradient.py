@@ -1,6 +1,6 @@
 """Updates without a gradient: why one taught nothing, and what to do about it.
 
-A run whose episodes all earn the same reward goes on as if it learned: its loss, its gap and its
+A run whose episodes all earn the same reward continues as if it learned: its loss, its gap and its
 gradient are simply missing. So each such update is named, with its cause.
 """
 
@@ -38,7 +38,7 @@ CAUSES: dict[Cause, str] = {
     "masked": "all tokens were masked, because the policy had moved too far",
     "zero": "the loss had the gradient 0",
 }
-"""Words for several updates with a cause in common."""
+"""Descriptions for several updates with a cause in common."""
 REMEDIES: dict[Cause, str] = {
     "solved": "nothing is left to learn from these tasks: take harder ones, or stop here",
     "equal": (
@@ -85,12 +85,12 @@ class NoGradient:
     why: str
 
     def line(self, version: int, *, again: bool = False) -> str:
-        """One line for people; what to do is not said `again`."""
+        """One line for people; with `again` it leaves out what to do."""
         remedy = "" if again else f"; {REMEDIES[self.cause]}"
         return f"update {version} has no gradient: {self.why}{remedy}"
 
     def metrics(self) -> dict[str, float]:
-        """The metrics that say so."""
+        """The metrics that report it."""
         return {NO_GRADIENT: 1.0, f"{NO_GRADIENT_PREFIX}{self.cause}": 1.0}
 
 
@@ -101,7 +101,7 @@ def idle_cause(
     samples: Sequence[Sample],
     algorithm: Algorithm,
 ) -> Cause:
-    """Why a group none of whose samples teaches anything does not."""
+    """Why a group teaches nothing, where none of its samples does."""
     if not any(any(segment.mask_T) for segments in segments_G for segment in segments):
         return "untrainable"
     if samples and all(not any(sample.advantages_T) for sample in samples):

@@ -1,7 +1,7 @@
-"""Which terms the loss of a configuration has, and which of them a learner can run.
+"""The terms of a configuration's loss, and those that a learner can run.
 
 A run whose learner lacks a term is refused at its start: no term is ever left out in silence. What
-ran is told by each step, under `objective/NAME`.
+ran is reported by each step, under `objective/NAME`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DISTILLATION_TOPK = "distillation_topk"
 KL = "kl"
 
 OF_A_TEACHER = frozenset({DISTILLATION_SAMPLED, DISTILLATION_TOPK})
-"""What a learner needs the capability `teacher` for; all others every learner can run."""
+"""Terms that need the capability `teacher`; every learner can run all others."""
 
 
 def objectives(trainer: TrainerConfig) -> frozenset[str]:

@@ -35,7 +35,7 @@ def make_optimizer(parameters: Sequence[torch.nn.Parameter], config: LearnerConf
 
 
 def strength_of(samples: Sequence[Sample]) -> float:
-    """Of the evidence in some samples together: the mean, each by the size of what it brings."""
+    """Mean strength of the evidence in some samples, each weighted by what it contributes."""
     if all(sample.strength == 1 for sample in samples):
         return 1.0
     sizes = [sum(map(abs, s.advantages_T)) + sum(map(abs, s.distill_T)) for s in samples]
@@ -47,7 +47,7 @@ def strength_of(samples: Sequence[Sample]) -> float:
 def optimizer_step(
     optimizer: Optimizer, rate: float, strength: float, max_grad_norm: float
 ) -> Tensor:
-    """Clip the gradient and step; returns its norm before. One that is not finite is no step."""
+    """Clip the gradient and step; returns its norm before clipping. A non-finite one is no step."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     norm = torch.nn.utils.clip_grad_norm_(parameters, max_grad_norm * strength)
     if not bool(norm.isfinite()):

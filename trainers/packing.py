@@ -25,18 +25,18 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class TeacherScores:
-    """What the teacher said about the M tokens of one sample that are learned from, in order."""
+    """The teacher's scores of the M tokens of one sample that are learned from, in order."""
 
     distill_M: Floats
     """Weight of the distillation term; 0 where the teacher said nothing."""
     teacher_M: Floats
-    """Its log-prob of each token; NaN where it said nothing."""
+    """The teacher's log-prob of each token; NaN where it said nothing."""
     topk_ids_MK: Ints | None = None
     """The tokens that are compared at each place; None when only the sampled one is."""
     topk_teacher_MK: Floats | None = None
-    """Its log-probs of them; NaN where it said nothing."""
+    """The teacher's log-probs of them; NaN where it said nothing."""
     prompts: tuple[int | None, ...] = ()
-    """Which prompt of each of the sample's lessons it read; None for a lesson left out."""
+    """Index of the prompt that it read for each of the sample's lessons; None: lesson left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class Pack:
     lengths: list[int]
     """Tokens of each sequence, longest first; their sum is T."""
     predictors_M: Ints
-    """Where in T the hidden state is that predicts each sampled token (one before it)."""
+    """Index in T of the hidden state that predicts each sampled token (one before it)."""
     targets_M: Ints
     """Id of each sampled token."""
     behaviour_M: Floats
-    """The engine's log-prob of it."""
+    """The engine's log-prob of each sampled token."""
     advantages_M: Floats
     versions_M: Ints
     rows_M: Ints
-    """Which of the sequences each sampled token belongs to."""
+    """Index of the sequence that each sampled token belongs to."""
     distill_M: Floats
     """Weight of the distillation term; 0 where no teacher spoke."""
     teacher_M: Floats
@@ -69,9 +69,9 @@ class Pack:
     topk_teacher_MK: Floats | None = None
     """The teacher's log-probs of them; NaN where none spoke."""
     pictures: tuple[str, ...] = ()
-    """Those of its one sequence."""
+    """Pictures of its one sequence."""
     temperatures_M: Floats | None = None
-    """Each token was sampled at; NaN: the run's own. None: all were."""
+    """Temperature that each token was sampled at; NaN: the run's own. None: all were."""
 
 
 def make_packs(
@@ -117,17 +117,17 @@ def fill_rows(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 
 
 def count_tokens(samples: Sequence[Sample]) -> int:
-    """Tokens that the loss is a mean over."""
+    """Number of tokens that the loss is a mean over."""
     return sum(sum(trainable(sample)) for sample in samples)
 
 
 def count_sequences(samples: Sequence[Sample]) -> int:
-    """Samples with at least one of these tokens."""
+    """Number of samples with at least one of these tokens."""
     return sum(any(trainable(sample)) for sample in samples)
 
 
 def staleness(samples: Sequence[Sample], version: int) -> dict[str, float]:
-    """How many versions old the samples' oldest tokens are."""
+    """Age of the samples' oldest tokens, in versions."""
     ages = [version - s.oldest_version for s in samples if s.oldest_version >= 0]
     if not ages:
         return {}
@@ -191,12 +191,12 @@ def _at(where: list[Ints], streams: Sequence[Sequence[float]]) -> NDArray[np.gen
 
 
 def _silence(count: int) -> TeacherScores:
-    """Of a sample without lessons."""
+    """Scores of a sample without lessons."""
     return TeacherScores(np.zeros(count, np.float32), np.full(count, math.nan, np.float32))
 
 
 def _topk(readings: list[TeacherScores]) -> tuple[Ints | None, Floats | None]:
-    """What is compared, end to end; None when no reading has any."""
+    """Compared tokens and log-probs, end to end; None when no reading has any."""
     shapes = [
         reading.topk_ids_MK.shape[1] for reading in readings if reading.topk_ids_MK is not None
     ]

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MADV_PAGEOUT = 21
-"""Of Linux since 5.4, which Python does not name."""
+"""Constant of Linux since 5.4, which Python does not name."""
 
 
 def put_off(tensor: Tensor) -> None:
     """Have the system take back the memory of a tensor that lies in a mapped file.
 
     What was read of a model's file stays in memory as long as anything of the file is in use.
-    Whoever looks at the tensor again has it read once more. Elsewhere than on Linux, and with a
+    The next use of the tensor reads it again. Elsewhere than on Linux, and with a
     tensor that has memory of its own, nothing happens.
     """
     madvise = getattr(ctypes.CDLL(None), "madvise", None)

@@ -1,4 +1,4 @@
-"""What the learner sees: the pictures of a sequence as the inputs of the model's vision part.
+"""The pictures of a sequence as inputs of the model's vision part.
 
 The files are the ones that the policy was shown, read by the model's own image processor with the
 same options. Where they belong in the ids, the ids themselves say.
@@ -25,7 +25,7 @@ class Images:
 
     folder: str
     processor: dict[str, object] = field(default_factory=dict)
-    """Options of the image processor: those that the engine reads them with."""
+    """Options of the image processor: those that the engine uses."""
 
 
 class PictureReader:

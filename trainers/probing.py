@@ -15,8 +15,8 @@ Thank you! No, that is wrong; write it shorter, in two sentences, and say why (3
 
 
 def probe_sample(model_dir: Path, width: int, context: int | None) -> Sample:
-    """The same for the same model: a text by its tokenizer, drawn ids where that is none of
-    `tokenizers`; all ids but the first are read."""
+    """The probe: a text by the model's tokenizer, or drawn ids where that is none of `tokenizers`.
+    It is the same for the same model; all ids but the first are read."""
     tokenizer = model_dir / "tokenizer.json"
     if tokenizer.is_file():
         from tokenizers import Tokenizer

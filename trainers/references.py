@@ -1,4 +1,4 @@
-"""Reference replies: what the weights of now say of what the policy said before the first update.
+"""Reference replies: log-probs, under current weights, of replies from before the first update.
 
 A reward can rise while the policy forgets how to speak. So a few of its own held-out replies of
 before are read by the learner's forward pass at each held-out evaluation, and the mean log-prob of
@@ -17,11 +17,11 @@ from clawrl_gym.core.types import Sample, Turn
 from clawrl_gym.trainers.canaries import Canaries, Exchange, Review
 
 REFERENCES_FILE = "references.json"
-"""Below a run's folder."""
+"""File below a run's folder."""
 MOST = 16
-"""Replies that are read."""
+"""Most replies that are read."""
 _LONGEST_REPLY = 64
-"""Tokens of one."""
+"""Most tokens of one reply."""
 
 
 class References:
@@ -40,7 +40,7 @@ class References:
         ]
 
     async def measure(self, version: int) -> dict[str, float]:
-        """Metrics of the weights of now, which are `version`; empty where there is no reply."""
+        """Metrics of the current weights, which are `version`; empty where there is no reply."""
         if not self._exchanges and not self._file.exists():
             return {}
         await self._canaries.before(version)
@@ -64,7 +64,7 @@ def reply_tokens(samples: Sequence[Sample]) -> float | None:
 
 
 def _is_plain(turn: Turn) -> bool:
-    """It has words, and no picture, which a reference would have to keep."""
+    """Whether it has text and no picture, which a reference would have to keep."""
     contents = [message.get("content") for message in turn.messages]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return bool(turn.sampled_ids_T) and all(part["type"] == "text" for part in parts)

@@ -1,7 +1,7 @@
-"""What a learner puts away of one user while it is another's turn: adapter and optimizer.
+"""A user's adapter and optimizer, put away by the learner while it is another user's turn.
 
 It lies in the machine's memory, wherever the learner computes, and takes three times the adapter's
-size. Only so many stay; whoever comes back after that is read from their checkpoint.
+size. Only a limited number stay; the others are read from their checkpoints again.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _MOST_IN_MEMORY = 64
 
 @dataclass(frozen=True, slots=True)
 class RestingState:
-    """Of one user, all that training changes."""
+    """All state of one user that training changes."""
 
     trained: list[Tensor]
-    """In the order of the parameters."""
+    """Trained tensors, in the order of the parameters."""
     optimizer: dict[str, Any]
     updates: int
     skipped: int
     rng: Tensor
     average: list[Tensor] | None
-    """The moving average of the weights, where it teaches."""
+    """The moving average of the weights, where it is the teacher."""
 
 
 class RestingStates:
-    """Those in memory; the run's own always stays, because users begin as it is."""
+    """States in memory; the run's own always stays, because users begin as it is."""
 
     def __init__(self, most: int = _MOST_IN_MEMORY) -> None:
         self._most = most
@@ -46,16 +46,16 @@ class RestingStates:
             del self._states[users[0]]
 
     def take(self, user: str) -> RestingState | None:
-        """The state, which rests no more; None where it is not in memory."""
+        """Remove and return a state; None where it is not in memory."""
         return self._states.pop(user, None)
 
     def own(self) -> RestingState:
-        """The run's own; only while it is another's turn."""
+        """The run's own state; only while it is another user's turn."""
         return self._states[OWNER]
 
 
 def in_memory(state: Any) -> Any:
-    """A copy of a state in the machine's memory, which nothing that trains changes."""
+    """A copy of a state in the machine's memory, which training never changes."""
     if isinstance(state, Tensor):
         return state.detach().to("cpu", copy=True)
     if isinstance(state, dict):

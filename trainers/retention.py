@@ -1,4 +1,4 @@
-"""Which checkpoints of a run stay on the disk, and their names.
+"""Retention of a run's checkpoints on the disk, and their names.
 
 The newest ones, or by age: all of today, the last of each of the seven days before, the last of
 each week before these, as long as they fit into a quota. Where they do not, those go first that
@@ -24,7 +24,7 @@ from clawrl_gym.core.files import replace_text
 from clawrl_gym.policy.checkpoints import LEARNER, list_checkpoints
 
 PINS_FILE = "pins.json"
-"""Below the checkpoints: versions by name."""
+"""File below the checkpoints: versions by name."""
 MOST_PINS = 32
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _PRUNED = ".pruned"
@@ -72,7 +72,7 @@ def pin(checkpoints: Path, name: str, version: int) -> None:
 
 
 def unpin(checkpoints: Path, name: str) -> None:
-    """Let a name go. Raises ConfigError where there is none, StoreError."""
+    """Remove a pin. Raises ConfigError where there is none of this name, StoreError."""
     pins = read_pins(checkpoints)
     if pins.pop(name, None) is None:
         raise ConfigError(
@@ -99,7 +99,7 @@ class Kept:
 
 
 class Retention:
-    """Which checkpoints of one set of weights stay."""
+    """Retention of the checkpoints of one set of weights."""
 
     def __init__(self, config: LearnerConfig, checkpoints: Path) -> None:
         self._config = config
@@ -110,7 +110,7 @@ class Retention:
         checkpoint: str | None,
         wanted: Callable[[Collection[int]], Collection[int]] = lambda _: (),
     ) -> None:
-        """An update is stored, with its checkpoint if it made one: delete what is not kept.
+        """Delete what is not kept, once an update is stored, with its checkpoint if it made one.
 
         `wanted`: which of some updates' checkpoints stay beside, such as the best one's.
         """
@@ -118,7 +118,7 @@ class Retention:
             await asyncio.to_thread(self.prune, wanted(list_checkpoints(self._checkpoints)))
 
     def prune(self, wanted: Collection[int]) -> None:
-        """Delete what is not kept, nor `wanted`; called once the newest one is recorded."""
+        """Delete what is neither kept nor `wanted`; called once the newest one is recorded."""
         checkpoints = list_checkpoints(self._checkpoints)
         kept = {*self._kept(checkpoints), *wanted, *read_pins(self._checkpoints).values()}
         for version, folder in checkpoints.items():
@@ -169,7 +169,7 @@ def kept_by_age(
 
 
 def _period(one: Kept, now_s: float) -> tuple[str, str]:
-    """What a checkpoint is the last of: of today each is one by itself."""
+    """Period that a checkpoint is the last of; each one of today is a period by itself."""
     day_s = 86_400.0
     made = time.localtime(one.made_s)
     today = time.localtime(now_s)
@@ -181,7 +181,7 @@ def _period(one: Kept, now_s: float) -> tuple[str, str]:
 
 
 def _closest(chosen: Mapping[int, Kept], loose: Collection[int], now_s: float) -> int:
-    """The one of the loose ones between whose neighbours the least time went by."""
+    """The loose version between whose neighbours the least time passed."""
     order = sorted(chosen.values(), key=lambda one: one.version)
     gaps: dict[int, float] = {}
     for at, one in enumerate(order):
@@ -197,7 +197,7 @@ def size_bytes(folder: Path) -> int:
 
 
 def own_sizes(folders: Collection[Path]) -> list[int]:
-    """Bytes of each folder's files that no folder before it has: one that is linked takes none."""
+    """Bytes of each folder's files that no folder before it has: a linked file takes none."""
     seen: set[tuple[int, int]] = set()
     sizes = []
     for folder in folders:

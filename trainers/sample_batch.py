@@ -1,4 +1,4 @@
-"""Samples as arrays: what a learner is given, in whatever process or on whatever machine.
+"""Samples as arrays: the input of a learner in any process or on any machine.
 
 Streams of all samples lie end to end, as wide as Python's own numbers, so that `samples` gives back
 what went in, bit by bit.
@@ -49,8 +49,8 @@ class SampleBatch:
     prompts_P: NDArray[np.int64]
     """Ids of all prompts of all lessons."""
     rest: tuple[Mapping[str, Any], ...]
-    """Of each sample, what is no stream, as JSON has it: the fields of `Sample` by their names;
-    `distils`: whether it has a stream of distillation weights; `lessons`: of each `start`,
+    """Fields of each sample that are no stream, as JSON has them: the fields of `Sample` by their
+    names; `distils`: whether it has a stream of distillation weights; `lessons`: of each `start`,
     `length`, `pictures` and the `lengths` of its prompts."""
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class SampleBatch:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
-        """Raises nothing: every sample has a place."""
+        """The batch of some samples. Raises nothing: every sample has a place."""
         streams = {
             name: _end_to_end([getattr(sample, name) for sample in samples], kind)
             for name, kind in _STREAMS.items()
@@ -87,14 +87,14 @@ class SampleBatch:
         return samples
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it as arrays by name, such as `numpy.savez` writes."""
+        """The whole batch as arrays by name, such as `numpy.savez` writes."""
         text = json.dumps(self.rest).encode()
         named = {name: getattr(self, name) for name in _names()}
         return named | {"rest": np.frombuffer(text, np.uint8)}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """What `arrays` gave. Raises KeyError for one that is missing."""
+        """The batch that `arrays` came from. Raises KeyError for one that is missing."""
         rest = tuple(json.loads(arrays["rest"].tobytes()))
         return cls(**{name: arrays[name] for name in _names()}, rest=rest)
 

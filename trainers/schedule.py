@@ -11,7 +11,7 @@ def learning_rate(update: int, updates: int, config: LearnerConfig) -> float:
     """Rate of update `update` (0 is the first) of `updates`.
 
     Rises over `warmup_steps`, reaches `lr` right after, decays to `lr * min_lr_ratio` at the last
-    update; a run that goes on longer stays there. `inverse` knows no last update: the rate is
+    update; a run that lasts longer stays there. `inverse` knows no last update: the rate is
     lr / (1 + n / halves_after) after n updates, and never below `lr * min_lr_ratio`, so that early
     updates go far, later ones average over many samples, and what is new can always be learned.
     """

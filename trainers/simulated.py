@@ -69,14 +69,14 @@ class SimulatedLearner:
             partial.replace(Path(folder) / source.name)
 
     def save_checkpoint(self, folder: str) -> None:
-        """Write the number of updates, which is all there is to resume: no model is in it."""
+        """Write the number of updates, the only state to resume from: no model is in it."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         partial = Path(folder) / ".updates.partial"
         partial.write_text(str(self.updates))
         partial.replace(Path(folder) / "updates")
 
     def load_checkpoint(self, folder: str) -> None:
-        """Go on from what `save_checkpoint` wrote."""
+        """Resume from what `save_checkpoint` wrote."""
         path = Path(folder) / "updates"
         if not path.is_file():
             raise TrainerError(f"checkpoint {folder!r} has no updates file, expected a whole one")

@@ -1,4 +1,4 @@
-"""What one learner step is seen to do, summed over its packs and minibatches.
+"""Metrics of one learner step, summed over its packs and minibatches.
 
 A number that could not be measured (no token of the current version, no reference, no teacher) is
 left out of the metrics instead of being reported as 0. Of each configured term of the loss the
@@ -98,7 +98,7 @@ class StepMetrics:
 
 
 class EngineGap:
-    """How far the learner's log-probs, before the update, are from those that the engine sampled
+    """Distance of the learner's log-probs, before the update, from those that the engine sampled
     with."""
 
     def __init__(self, version: int, tis_cap: float) -> None:
@@ -123,7 +123,7 @@ class EngineGap:
             self._gap_max = max(self._gap_max, float(gaps.max()))
 
     def metrics(self) -> dict[str, float]:
-        """Means over tokens; `learner/capped_share` of the importance weights were cut."""
+        """Means over tokens; `learner/capped_share` is the share of clipped importance weights."""
         metrics = {
             "learner/importance": self._importance / self._tokens,
             "learner/capped_share": self._capped / self._tokens,
@@ -135,7 +135,7 @@ class EngineGap:
 
 
 class TeacherGap:
-    """How far the teacher's log-probs are from the learner's, before the update."""
+    """Distance of the teacher's log-probs from the learner's, before the update."""
 
     def __init__(self, gap_clip: float | None) -> None:
         self._clip = gap_clip

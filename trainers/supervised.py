@@ -3,7 +3,7 @@
     L = -mean_t w_t lp_t          over all marked tokens of the batch; w_t = 1 usually
 
 The order of samples is a function of the seed and the update's number alone, so that a run that
-was stopped goes on with the batches that it would have had.
+was stopped resumes with the batches that it would have had.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SupervisedMetrics:
 
 @dataclass(frozen=True, slots=True)
 class BatchOrder:
-    """Which samples an update takes: all of them once an epoch, in an order of the epoch's own."""
+    """Order of samples: all of them once an epoch, in an order of the epoch's own."""
 
     samples: int
     batch: int
@@ -63,11 +63,11 @@ class BatchOrder:
 
     @property
     def updates_per_epoch(self) -> int:
-        """The last batch of an epoch may be smaller."""
+        """Updates of one epoch; its last batch may be smaller."""
         return math.ceil(self.samples / self.batch)
 
     def indices(self, update: int) -> list[int]:
-        """Of update `update`; 0 is the first."""
+        """Indices of the samples of update `update`; 0 is the first."""
         epoch, place = divmod(update, self.updates_per_epoch)
         order = list(range(self.samples))
         random.Random(f"{self.seed}:{epoch}").shuffle(order)
@@ -75,7 +75,7 @@ class BatchOrder:
 
 
 def mean_loss(logprobs: Sequence[Sequence[float]]) -> float:
-    """Mean over the tokens of some samples, as the learner's review of them has their log-probs."""
+    """Mean over the tokens of some samples, from the log-probs of the learner's review of them."""
     tokens = sum(map(len, logprobs))
     return -sum(map(sum, logprobs)) / tokens
 

@@ -1,4 +1,4 @@
-"""The teacher: a policy that has read a hint, asked about tokens that the learner sampled without.
+"""The teacher: a policy that has read a hint, asked about tokens that were sampled without it.
 
 It reads exactly the sampled ids behind each prompt of a lesson, through the learner's own model
 code and temperature: of one model under one prompt both say the same. It has no gradient and is
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TeacherReport:
-    """What the teacher said about a batch."""
+    """The teacher's readings of a batch."""
 
     of: list[TeacherScores | None]
-    """By sample; None where nothing is distilled."""
+    """Scores by sample; None where nothing is distilled."""
     metrics: dict[str, float]
 
 
@@ -50,13 +50,13 @@ class _Question:
     prompt: int
     is_control: bool
     tokens: slice
-    """Among the sample's tokens that are learned from."""
+    """Slice of the sample's tokens that are learned from."""
     sequence: Sample
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A model's words on the M tokens of a sequence that are learned from."""
+    """A model's log-probs of the M tokens of a sequence that are learned from."""
 
     logprobs_M: Floats
     topk_MK: Floats | None
@@ -67,14 +67,14 @@ class _Answer:
     among the teacher's."""
 
     def at(self, tokens: slice) -> _Answer:
-        """On some of them."""
+        """The answer on some of the tokens."""
         return _Answer(
             self.logprobs_M[tokens], None, self.best_ids_MK[tokens], self.best_MK[tokens]
         )
 
 
 _BestAnswers = dict[tuple[int, int], tuple[_Question, _Answer]]
-"""What each lesson is taught by; by places of sample and lesson."""
+"""The best question and answer of each lesson, by index of sample and lesson."""
 
 
 class Teacher:
@@ -83,7 +83,7 @@ class Teacher:
     def __init__(
         self, config: DistillationConfig, student: PackedModel, model: PackedModel, max_tokens: int
     ) -> None:
-        """`max_tokens` go through the model at a time."""
+        """`max_tokens`: tokens that go through the model at a time."""
         self._config = config
         self._student = student
         self._model = model
@@ -141,7 +141,7 @@ class Teacher:
                     yield _Question(index, number, place, is_control, tokens, sequence)
 
     def _check(self, sample: Sample) -> None:
-        """Raises TrainerError for a sample whose lessons cannot be meant."""
+        """Raises TrainerError for a sample with impossible lessons."""
         covered = np.zeros(len(sample.ids_T), bool)
         for lesson in sample.lessons:
             end = lesson.start + lesson.length
@@ -165,7 +165,7 @@ class Teacher:
     def _own(
         self, samples: Sequence[Sample], questions: list[_Question], k: int
     ) -> dict[int, _Answer]:
-        """The student's words wherever a sample is learned from, by sample."""
+        """The student's answers wherever a sample is learned from, by sample."""
         indices = sorted({question.sample for question in questions})
         packs = make_packs([samples[index] for index in indices], self._max_tokens)
         return {
@@ -220,7 +220,7 @@ class Teacher:
 
 
 def show(sample: Sample, reading: TeacherScores, gaps_M: Floats) -> Iterator[Taught]:
-    """What the teacher thought of the turns of a stored sample."""
+    """Turns of a stored sample with the teacher's scores."""
     if sample.id is None:
         return
     where = np.flatnonzero(trainable(sample))
@@ -252,7 +252,7 @@ def _behind(
 
 
 def _split(pack: Pack, look: Predictions) -> Iterator[tuple[int, _Answer]]:
-    """What was said about each sequence of the pack, by its place among those packed."""
+    """Answers for each sequence of the pack, with its index among those packed."""
     ends = np.cumsum(np.bincount(pack.rows_M))[:-1]
 
     def parts(stream: torch.Tensor) -> list[Any]:
@@ -289,7 +289,7 @@ def _closer(left: _Answer, right: _Answer) -> bool:
 def _metrics(
     samples: Sequence[Sample], readings: list[TeacherScores | None], best: _BestAnswers
 ) -> dict[str, float]:
-    """What is known before the update; `teacher/overlap` is a mean over tokens."""
+    """Metrics known before the update; `teacher/overlap` is a mean over tokens."""
     too_long = 0
     for sample, reading in zip(samples, readings, strict=True):
         if reading is not None:

@@ -1,4 +1,4 @@
-"""What a loss function takes and gives: the policy-gradient term of each sampled token.
+"""Input and output of a loss function: the policy-gradient term of each sampled token.
 
     def my_loss(tokens: LossInputs, options: MyOptions) -> TokenLoss: ...
 
@@ -32,13 +32,13 @@ class LossInputs:
     behaviour_M: Tensor
     """(M,) log-probs that the engine sampled with, of one weight version or more."""
     advantages_M: Tensor
-    """(M,) what is reinforced (above 0) or made rarer; the second call for a pack whose hints are
-    followed by `trainer.distillation.form=sampled` has the teacher's pull here."""
+    """(M,) advantages: above 0 reinforced, below made rarer. The second call for a pack whose hints
+    are followed by `trainer.distillation.form=sampled` has the teacher's pull here."""
     importance_M: Tensor
     """(M,) min(exp(old - behaviour), `trainer.tis_cap`): the weight that corrects a loss around
-    `old_M` for what another policy sampled. It is the loss's to apply."""
+    `old_M` for what another policy sampled. The loss has to apply it."""
     rows_M: Tensor | None = None
-    """(M,) the number of each token's sequence, in the pack; None where nobody numbered them."""
+    """(M,) index of each token's sequence in the pack; None where sequences are not numbered."""
 
     @property
     def ratio_M(self) -> Tensor:
@@ -46,7 +46,7 @@ class LossInputs:
         return ratio(self.logprobs_M, self.old_M)
 
     def rows_for(self, asker: str) -> Tensor:
-        """`rows_M`. Raises ValueError, which names who asks, where there are none."""
+        """`rows_M`. Raises ValueError, naming the asker, where there are none."""
         return rows_for(asker, self.rows_M)
 
 
@@ -55,10 +55,10 @@ class TokenLoss:
     """The loss of each token, before any mask and mean."""
 
     loss_M: Tensor
-    """(M,) with gradient."""
+    """(M,) loss of each token, with gradient."""
     clipped_M: Tensor | None = None
-    """(M,) bool: tokens whose term a bound has cut or blocked, for `learner/clip_share`; None: no
-    bound."""
+    """(M,) bool: tokens whose term a bound has clipped or blocked, for `learner/clip_share`; None:
+    no bound."""
 
 
 def ratio(log_p_M: Tensor, log_q_M: Tensor) -> Tensor:

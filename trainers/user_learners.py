@@ -1,4 +1,4 @@
-"""One learner for several: the run's own weights, and those of users who have their own.
+"""One learner for several users: the run's own weights, and those of users who have their own.
 
 There is one base in memory, and beside it the adapter and the optimizer of whose turn it is. Each
 has a training loop of their own, which waits for a batch of its own and then for its turn; turns
@@ -24,19 +24,19 @@ CheckpointOf = Callable[[str], str | None]
 
 
 class UserLearners:
-    """Whose turn it is at one learner."""
+    """Users of one learner, and whose turn it is."""
 
     def __init__(
         self, learner: AsyncLearner, checkpoint_of: CheckpointOf, lock: asyncio.Lock
     ) -> None:
-        """`lock` is held by whose turn it is, for one update; first come, first served."""
+        """`lock` is held for one update by the user whose turn it is; first come, first served."""
         self.lock = lock
         self._learner = learner
         self._checkpoint_of = checkpoint_of
         self._user = OWNER
 
     def of(self, user: str) -> UserLearner:
-        """The learner as one user's loop has it."""
+        """The learner as one user's loop uses it."""
         return UserLearner(self, user)
 
     async def take(self, user: str) -> AsyncLearner:
@@ -47,8 +47,8 @@ class UserLearners:
         return self._learner
 
     async def reset(self, user: str) -> None:
-        """The learner with the first weights, or with a user who begins as the run's own are now;
-        nobody else's state changes."""
+        """Reset to the first weights, or to a user who begins as the run's own weights are now; no
+        other user's state changes."""
         learner = await self.take(OWNER)
         if user == OWNER:
             return await learner.reset()
@@ -57,7 +57,7 @@ class UserLearners:
         self._user = user
 
     async def restart(self, user: str, checkpoint: str | None) -> None:
-        """A new process, with the run's own state and then this user's as in the checkpoint."""
+        """Start a new process with the run's state, then this user's from the checkpoint."""
         own = checkpoint if user == OWNER else self._checkpoint_of(OWNER)
         await self._learner.restart(own)
         self._user = OWNER
@@ -66,7 +66,7 @@ class UserLearners:
             self._user = user
 
     async def forget(self, user: str) -> None:
-        """A user is removed: nothing of their weights stays in memory."""
+        """Drop a removed user's weights from memory."""
         if self._user == user:
             await self.take(OWNER)
         await self._learner.forget(user)

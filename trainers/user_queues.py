@@ -1,4 +1,4 @@
-"""What waits for the learner in live conversations: a queue for each line of weights.
+"""Samples that wait for the learner in live conversations: a queue for each line of weights.
 
 The run's own line has one; where users have weights of their own, so has each of them, from their
 first sample on. What one queue holds never goes into another's batch.
@@ -25,8 +25,8 @@ class UserQueues:
         separate: bool = False,
         on_new: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`make` one for a user; `separate`: users have weights of their own. `on_new` is told of
-        each of them who gets a queue."""
+        """`make` builds a user's queue; `separate`: users have weights of their own. `on_new` is
+        called with each of them who gets a queue."""
         self._make = make
         self._separate = separate
         self._on_new = on_new
@@ -34,22 +34,22 @@ class UserQueues:
 
     @property
     def own(self) -> BatchQueue:
-        """Of the run's own weights."""
+        """Queue of the run's own weights."""
         return self._queues[OWNER]
 
     @property
     def waiting_samples(self) -> int:
-        """Of all users together."""
+        """Number of waiting samples of all users together."""
         return sum(queue.waiting_samples for queue in self._queues.values())
 
     @property
     def flush_in_s(self) -> float:
-        """Until the next of them is flushed; not a number when nothing waits so."""
+        """Seconds until the next queue is flushed; NaN when nothing waits for that."""
         due_s = [queue.flush_in_s for queue in self._queues.values()]
         return min((s for s in due_s if not math.isnan(s)), default=math.nan)
 
     def line_of(self, session_id: str) -> str:
-        """Whose weights learn of a session."""
+        """User whose weights learn from a session."""
         return user_of(session_id) if self._separate else OWNER
 
     def of(self, user: str) -> BatchQueue:
@@ -62,11 +62,11 @@ class UserQueues:
         return queue
 
     def version(self, session_id: str) -> int:
-        """The newest version of the weights that learn of a session."""
+        """The newest version of the weights that learn from a session."""
         return self._queues.get(self.line_of(session_id), self.own).version
 
     def restore(self, groups: Iterable[StoredGroup]) -> None:
-        """What an earlier process accepted and no update used.
+        """Queue groups that an earlier process accepted and no update used.
 
         What waited for weights of a user's own waits on while all share one.
         """
@@ -87,8 +87,8 @@ class UserQueues:
 
     @property
     def counters(self) -> Counter[str]:
-        """What was left out of batches since the start, and (`samples/held`) what waits until
-        others' samples make room for it; of all queues together."""
+        """Samples left out of batches since the start, and (`samples/held`) samples that wait until
+        others' samples make room for them; over all queues."""
         counts = sum((queue.counters for queue in self._queues.values()), Counter[str]())
         held = sum(queue.held.total() for queue in self._queues.values())
         return counts + Counter({"samples/held": held})
@@ -102,5 +102,5 @@ class UserQueues:
         return sum(queue.forget(session_id) for queue in self._queues.values())
 
     def forget_user(self, user: str) -> None:
-        """The user is removed."""
+        """Drop the queue of a removed user."""
         self._queues.pop(user, None)

@@ -38,25 +38,25 @@ class UserShare:
 
     share: float
     people: Callable[[], int]
-    """How many may use it, the owner included."""
+    """Returns how many may use it, the owner included."""
     trusted: frozenset[str] = frozenset()
     """Users without a bound."""
 
     @classmethod
     def of(cls, config: LiveConfig, people: Callable[[], int]) -> UserShare | None:
-        """None: nobody is bounded."""
+        """The bound of a configuration; None: nobody is bounded."""
         if config.user_share is None:
             return None
         return cls(config.user_share, people, frozenset(config.trusted_users))
 
     @property
     def bound(self) -> float:
-        """The largest part of a batch that one bounded user has."""
+        """The largest part of a batch that one bounded user may have."""
         return max(self.share, 1 / max(1, self.people()))
 
     @property
     def smallest_batch(self) -> int:
-        """Samples of a batch in which everybody may have one."""
+        """Smallest number of samples of a batch in which everybody may have one."""
         return math.ceil(1 / self.bound - _ROUNDING)
 
     @property
@@ -68,8 +68,8 @@ class UserShare:
         return user != OWNER and user not in self.trusted
 
     def fitting(self, candidates: Sequence[Candidate], wanted: int | None) -> list[int]:
-        """Which candidates, the first first, make a batch of at least `wanted` samples; none where
-        they do not. `wanted` None: as many as fit."""
+        """Indices of the candidates, the first first, that make a batch of at least `wanted`
+        samples; empty where they do not. `wanted` None: as many as fit."""
         left_out: set[int] = set()
         while True:
             picked = self._by_count(candidates, wanted, left_out)
@@ -94,13 +94,13 @@ class UserShare:
             total = fits
 
     def _most(self, samples: int) -> int:
-        """Samples of one bounded user in a batch of so many."""
+        """Most samples of one bounded user in a batch of this size."""
         return math.floor(self.bound * samples + _ROUNDING)
 
     def _capped(
         self, candidates: Sequence[Candidate], most: int, wanted: float, left_out: set[int]
     ) -> list[int]:
-        """Candidates in their order, until there are enough, at most so many samples of a user."""
+        """Candidates in order until there are enough, at most this many samples of a user."""
         picked: list[int] = []
         of_user: Counter[str] = Counter()
         total = 0
@@ -133,5 +133,5 @@ class UserShare:
 
 
 def influence_of(sample: Sample) -> float:
-    """How much the loss weighs a sample's tokens, all terms together."""
+    """Influence of a sample: the weight of its tokens in the loss, all terms together."""
     return sum(map(abs, sample.advantages_T)) + sum(map(abs, sample.distill_T))

@@ -1,5 +1,5 @@
-"""What an optimizer steps on: the weights of a model that are trained, or float32 ones that stand
-for them in main memory.
+"""The weights that an optimizer steps on: a model's trained ones, or float32 copies of them in main
+memory.
 
 Of the second kind the device has bfloat16 weights alone. Each gradient leaves it as soon as it is
 made, is added up in float32, and every step's new weights go back rounded.
@@ -30,18 +30,18 @@ class TrainedWeights:
         self.begin()
 
     def begin(self) -> None:
-        """Anew from the model's weights of now."""
+        """Restart from the model's current weights."""
         self.optimizer = make_optimizer(self._stepped(), self._config)
 
     def forget_gradients(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
 
     def step(self, rate: float, strength: float) -> Tensor:
-        """One step, none if the gradient is not finite; its norm before it was clipped."""
+        """Make one step, none if the gradient is not finite; returns its norm before clipping."""
         return optimizer_step(self.optimizer, rate, strength, self._config.max_grad_norm)
 
     def state(self) -> dict[str, object]:
-        """All that `take_state` needs beside the model's weights to go on bit by bit."""
+        """State that `take_state` needs beside the model's weights to resume bit by bit."""
         return self.optimizer.state_dict()
 
     def take_state(self, state: Mapping[str, Any]) -> None:
@@ -53,7 +53,7 @@ class TrainedWeights:
 
 
 class OffloadedWeights(TrainedWeights):
-    """See the module's docstring."""
+    """Float32 weights in main memory; see the module's docstring."""
 
     def __init__(self, net: nn.Module, config: LearnerConfig) -> None:
         super().__init__(net, config)
@@ -100,7 +100,7 @@ class OffloadedWeights(TrainedWeights):
 
 
 def trained_weights(net: nn.Module, config: LearnerConfig) -> TrainedWeights:
-    """Of a model as it was loaded for this configuration."""
+    """Trained weights of a model that was loaded for this configuration."""
     is_offloaded = config.offload and config.adapter is None
     return OffloadedWeights(net, config) if is_offloaded else TrainedWeights(net, config)
 

@@ -1,5 +1,5 @@
 /**
- * What OpenClaw's hooks have said about the model calls that are under way. Bookkeeping only: no I/O.
+ * Reports of OpenClaw's hooks about the running model calls. Bookkeeping only: no I/O.
  *
  * A call is known by its trace: `traceparent` is "00-TRACE-SPAN-01", where a span is one model call and
  * a trace is everything that one message, heartbeat or job set off.

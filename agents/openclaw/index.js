@@ -12,12 +12,12 @@ const PROVIDER = "clawrl";
 const TIMEOUT_MS = 2000;
 
 /**
- * OpenClaw loads a plugin more than once in a process: hooks may be told to one copy and calls wrapped by
+ * OpenClaw loads a plugin more than once in a process: hooks may reach one copy and calls be wrapped by
  * another. They share what they know.
  */
 const calls = (globalThis[Symbol.for("clawrl.calls")] ??= new Calls());
 
-/** After these the conversation goes on: in the next process, or with a shorter history. */
+/** After these the conversation continues: in the next process, or with a shorter history. */
 const GOES_ON = new Set(["shutdown", "restart", "compaction"]);
 
 export default {

@@ -24,18 +24,18 @@ _EVERY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a command took."""
+    """Resources that a command took."""
 
     wall_s: float
     peak_gib: float
     """Memory of all its processes together, shared pages counted once."""
     cpu_s: float
-    """Of all its processes: other work on the machine hardly changes it."""
+    """CPU time of all its processes: other work on the machine hardly changes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where results lie."""
+    """Folder of results."""
 
     out: Path
 
@@ -153,7 +153,7 @@ def run_measured(command: list[str], log: Path, threads: int, timeout_s: float) 
 
 
 def _cpu_seconds() -> dict[int, float]:
-    """By process that this one has started and that still lives."""
+    """CPU seconds by process that this one has started and that still lives."""
     seconds = {}
     for pid in descendants(os.getpid()):
         with suppress(OSError):
@@ -164,7 +164,7 @@ def _cpu_seconds() -> dict[int, float]:
 
 
 def _own_gib() -> float:
-    """Of this process alone."""
+    """Memory of this process alone."""
     rollup = Path("/proc/self/smaps_rollup").read_text()
     kib = next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:"))
     return int(kib) / 2**20

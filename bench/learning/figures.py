@@ -12,7 +12,7 @@ from bench.learning.settings import CONTROL, is_control
 from clawrl_gym.core.intervals import Difference, mean_difference, mean_of, student_t
 
 Results = dict[str, dict[int, dict[str, Any]]]
-"""By arm and seed."""
+"""Results by arm and seed."""
 MEASURES = ("greedy", "sampled")
 SMOOTHED = 2
 """Updates on either side that a point of a picture is the mean of."""
@@ -29,7 +29,7 @@ class Curve:
 
 
 def curve_of(seeds: dict[int, dict[str, Any]]) -> Curve:
-    """Over seeds (Student's t), or of one seed over the prompts of each update (resampled)."""
+    """Curve over seeds (Student's t), or of one seed over each update's prompts (resampled)."""
     by_seed = [[list(map(fmean, u)) for u in r["training"]["rewards"]] for r in seeds.values()]
     updates = min(map(len, by_seed))
     estimates = []
@@ -56,7 +56,7 @@ def _rewards(held_out: dict[str, Any], measure: str) -> list[float]:
 
 
 def difference(results: Results, arm: str, other: str, measure: str) -> Difference | None:
-    """Of held-out rewards, paired by seed and task; None without a seed that both have."""
+    """Difference of held-out rewards, paired by seed and task; None without a common seed."""
     if arm not in results or other not in results:
         return None
     ours, theirs = (held_out_table(results[name], measure) for name in (arm, other))
@@ -93,7 +93,7 @@ def smoothed(values: Sequence[float], reach: int) -> list[float]:
 
 
 def _reached(values: Sequence[float], level: float) -> float | None:
-    """Where a line through the values first comes to a level."""
+    """The point where a line through the values first comes to a level."""
     for at, value in enumerate(values):
         if value >= level:
             if at == 0:
@@ -104,7 +104,7 @@ def _reached(values: Sequence[float], level: float) -> float | None:
 
 
 def lags(results: Results) -> dict[str, dict[str, float | None]]:
-    """How far each arm of ours comes after trl: by the update that learned from a batch, and by the
+    """How far each arm of ours is behind trl: by the update that learned from a batch, and by the
     weights that sampled it, which leaves the age of samples out."""
     if "trl" not in results:
         return {}
@@ -178,7 +178,7 @@ def words(found: Difference | None) -> str:
 
 
 def beside_trl(results: Results) -> Iterator[str]:
-    """How our arms stand to trl's, in sentences of one line."""
+    """Comparison of our arms with trl's, in sentences of one line."""
     for arm in _ours(results) if "trl" in results else ():
         for measure in MEASURES:
             yield f"{arm} less trl, held-out {measure}: " + words(

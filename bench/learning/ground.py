@@ -42,7 +42,7 @@ class Ground:
         return [{"role": "system", "content": str(system)}, *messages]
 
     def reward(self, task: TaskRef, reply: str) -> float:
-        """What the environment gives for the one reply."""
+        """The environment's reward for the one reply."""
         self._begin(task)
         action = self._agent.action({"role": "assistant", "content": reply})
         if not isinstance(action, Action):
@@ -53,7 +53,7 @@ class Ground:
         _, reward, terminated, truncated, _ = self._env.step(action.text)
         if not (terminated or truncated):
             raise ConfigError(
-                "got an environment that goes on after one reply, expected one that ends: the "
+                "got an environment that continues after one reply, expected one that ends: the "
                 "other trainer has prompts and rewards alone"
             )
         if not math.isfinite(reward):

@@ -1,4 +1,4 @@
-"""What one of our runs leaves of its training: rewards by update, policy lag, seconds."""
+"""Training record of one of our runs: rewards by update, policy lag, seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all arms of the comparison have in common, and how our run is told of it."""
+"""Common settings of the comparison's arms, and the arguments that give them to our run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FORMS = {
     "ours-sync": ["rollout=sync"],
     "trl": [],
 }
-"""How each arm collects. `sync`: collecting and learning take turns, so that no token is older than
-the weights that it updates; `lag1`: at most one update older."""
+"""Keys for the way in which each arm collects. `sync`: collecting and learning take turns, so that
+no token is older than the weights that it updates; `lag1`: at most one update older."""
 CONTROL = "-control"
 ARMS = (*FORMS, *(f"{arm}{CONTROL}" for arm in FORMS))
-"""In a control rewards are permuted within each group."""
+"""Names of the arms. In a control rewards are permuted within each group."""
 
 
 def is_control(arm: str) -> bool:
@@ -86,11 +86,11 @@ class Settings:
         return load_config(self.overrides(arm, seed))
 
     def model_folder(self) -> str:
-        """Where the model's files are on this machine."""
+        """Folder of the model's files on this machine."""
         return str(resolve_model(self.config().policy.model))
 
     def as_json(self) -> dict[str, object]:
-        """As a result's file holds it."""
+        """Settings as a result's file holds them."""
         values: dict[str, object] = json.loads(json.dumps(asdict(self)))
         return values
 

@@ -30,9 +30,9 @@ class Rewards:
         self._tasks = tasks
         self._group_size = group_size
         self.given: list[list[list[float]]] = []
-        """By update, group and reply: what the environment gave."""
+        """Rewards of the environment, by update, group and reply."""
         self.shuffled_by: random.Random | None = None
-        """Permutes within groups what the trainer is told."""
+        """Permutes within groups the rewards that the trainer gets."""
 
     def __call__(
         self, completions: list[list[dict[str, str]]], task: list[int], **_: Any
@@ -69,7 +69,7 @@ def train(settings: Settings, arm: str, seed: int, folder: Path) -> None:
         rewards.shuffled_by = random.Random(seed)
 
     class Scheduled(GRPOTrainer):  # type: ignore[misc]
-        """With the rates of our own schedule, warm-up included."""
+        """Trainer with the rates of our own schedule, warm-up included."""
 
         def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
             self.lr_scheduler = LambdaLR(

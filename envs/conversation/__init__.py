@@ -1,6 +1,6 @@
-"""A user with a problem and a wish that is not said."""
+"""A user with a problem and a wish that the first message does not say."""
 
 GYM_ID = "ClawRL/Conversation-v0"
-"""What `gymnasium.make` takes."""
+"""Id for `gymnasium.make`."""
 GYM_CLASS = "clawrl_gym.envs.conversation.env:ConversationEnv"
-"""What it makes."""
+"""Class that it makes."""

@@ -35,18 +35,18 @@ class ConversationEnvConfig(RegisteredEnvConfig):
     on; `heldout` are others for the same wishes, which they have never been shown. Problems are
     told alike in both."""
     hint: Literal["none", "own", "other", "another", "random"] = "none"
-    """What stands behind the first message, as a teacher would read it: nothing, the user's own
-    complaint, the same wish in the other wording, another user's wish, or random words. For
-    measuring what a policy makes of hints (python -m clawrl_gym.teacher_probe)."""
+    """Text behind the first message, as a teacher would read it: nothing, the user's own complaint,
+    the same wish in the other wording, another user's wish, or random words. For measuring what a
+    policy makes of hints (python -m clawrl_gym.teacher_probe)."""
     hint_form: str = "\n\n[hint]\nThe user said: {words}"
-    """How a hint stands there."""
+    """Format of the hint; {words} stands for its text."""
     families: list[str] | None = None
     """Only these kinds of tasks (ask, homework, read, save; of composed ones see
     envs/conversation/composed/families.py); None takes all."""
     user: Literal["scripted", "model"] = "scripted"
     """`model`: the persona's sentences come from an OpenAI-compatible model."""
     user_base_url: str | None = None
-    """Of that model; required with user=model."""
+    """Base URL of the server of that model; required with user=model."""
     user_key: str | None = None
     user_model: str = "policy"
     user_timeout_s: float = Field(60.0, gt=0)

@@ -24,8 +24,8 @@ from clawrl_gym.envs.task_ids import (
 )
 
 FAMILIES = ("ask", "homework", "read", "save")
-"""`ask`: the problem is told; `read`: it is in a file; `save`: it is told and the accepted text
-goes to a file; `homework`: both."""
+"""`ask`: the message has the problem; `read`: it is in a file; `save`: like `ask`, and the accepted
+text goes to a file; `homework`: both."""
 LARGEST_FILE = 99
 _HELDOUT = "_heldout"
 _SPEAKERS = {**PERSONAS, **{f"{name}{_HELDOUT}": p for name, p in HELDOUT_PERSONAS.items()}}
@@ -55,7 +55,7 @@ class ConversationTask:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools that it takes, and no more: their schemas cost prompt tokens."""
+        """The tools that it takes, and no others: their schemas cost prompt tokens."""
         return [READ] * (self.source is not None) + [WRITE] * (self.target is not None)
 
     def has_answer(self, text: str) -> bool:
@@ -63,7 +63,7 @@ class ConversationTask:
         return bool(answers_in(text, self.problem))
 
     def score(self, text: str) -> float:
-        """How well it fits the wish, in [0, 1]."""
+        """Fit of a text to the wish, in [0, 1]."""
         return self.persona.style.score(text, self.problem)
 
     def is_right(self, text: str) -> bool:

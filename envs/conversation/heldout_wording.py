@@ -1,4 +1,4 @@
-"""What people say whose words no shipped policy was supervised on: the same wishes, said otherwise.
+"""Held-out user sentences: the same wishes in words that no shipped policy was supervised on.
 
 Written apart from the sentences in `personas.py` and not derived from them by rule: short and long,
 polite and not, with and without a reason. Nobody but ourselves wrote them, so they are other words
@@ -387,4 +387,4 @@ HELDOUT_WORDING: Mapping[str, Wording] = MappingProxyType(
         "clerk": _CLERK,
     }
 )
-"""By persona."""
+"""Wordings by persona."""

@@ -67,6 +67,6 @@ def _plain_words(task: PlainTask, kind: HintKind) -> str:
 
 
 def _random_words(own: str, draw: Draw, opening: Callable[[int], str]) -> str:
-    """As many words as its own complaint has, drawn from other tasks' requests."""
+    """Random words from other tasks' requests, as many as the task's own complaint has."""
     words = [word for _ in range(20) for word in opening(draw.below(1000)).split()]
     return " ".join(draw.pick(words) for _ in own.split())

@@ -1,6 +1,6 @@
 """Live sessions of a running gateway as conversations: this side answers in the policy's place.
 
-The gateway gives the next new session to whoever waits for one (`/v1/seats`). Replies are not
+The gateway gives the next new session to a client that waits for one (`/v1/seats`). Replies are not
 streamed and are not the policy's: such turns are recorded without ids and never trained on.
 """
 
@@ -19,13 +19,13 @@ from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.task_env import Info
 
 _POLL_S = 10.0
-"""How long one request waits inside the gateway."""
+"""Seconds that one request waits inside the gateway."""
 _SLACK_S = 10.0
-"""What an answer may take beyond that."""
+"""Seconds that an answer may take beyond that."""
 
 
 class _SeatUpdate(TypedDict, total=False):
-    """What the gateway says of a session that is answered from here."""
+    """The gateway's update on a session that is answered from here."""
 
     seat: str | None
     session_id: str
@@ -37,7 +37,7 @@ class _SeatUpdate(TypedDict, total=False):
 
 
 class LivePartner:
-    """Whoever writes to the gateway next."""
+    """The next client that writes to the gateway."""
 
     def __init__(self, gateway: Endpoint, timeout_s: float, max_turns: int) -> None:
         self._gateway = gateway

@@ -1,6 +1,6 @@
 """A user whose words come from a model: any OpenAI-compatible endpoint.
 
-What is meant is decided before; the model is told it together with the person it plays. A model
+The meaning is decided before; the model gets it together with the person it plays. A model
 that fails is an EnvError and never a reward.
 """
 
@@ -29,7 +29,7 @@ MEANINGS: Mapping[Act, str] = MappingProxyType(
         "leave": "You have lost patience. Say that you give up on the assistant.",
     }
 )
-"""What each act means, for the model."""
+"""Meaning of each act, for the model."""
 
 _PROMPT = """{wish}
 
@@ -75,7 +75,7 @@ class ModelSpeaker:
 def words_of(
     status: int, answer: object, max_chars: int | None = MAX_WORDS_CHARS, who: str = "user"
 ) -> str:
-    """What a user's or a judge's model said, without its thoughts. Raises EnvError for anything
+    """The reply of a user's or a judge's model, without its thoughts. Raises EnvError for anything
     but words."""
     try:
         words = answer["choices"][0]["message"]["content"]  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""Who the policy talks with: the seam between Gymnasium and where conversations come from."""
+"""Partners of the policy: the seam between Gymnasium and the sources of conversations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Partner(Protocol):
         ...
 
     def hear(self, reply: Reply) -> tuple[str, float, bool, bool, Info]:
-        """What comes back after a reply, as `Env.step` returns it."""
+        """The result of a reply, as `Env.step` returns it."""
         ...
 
     def close(self) -> None: ...

@@ -33,16 +33,16 @@ class Persona:
 
     name: str
     wish: str
-    """In words, for a model that plays this person; never said in the first message."""
+    """The wish in words, for a model that plays this person; never said in the first message."""
     style: Style
     unasked: Style
-    """What a chat model says before it knows the wish."""
+    """Style of a chat model that does not know the wish yet."""
     right: Callable[[str, Problem], bool]
     """Whether a text does what was asked for, whatever its style."""
     task: str
     """The task in words; {text} is the problem."""
     ask: tuple[str, ...]
-    """First message when the problem is told; {task} is the task."""
+    """First message that states the problem; {task} is the task."""
     read: tuple[str, ...]
     """First message when the problem is in a file."""
     dislike: tuple[str, ...]
@@ -56,7 +56,7 @@ class Persona:
     missing: tuple[str, ...]
     """The file is not there, or does not hold what was accepted."""
     leave: tuple[str, ...] = ("never mind, i will do it myself", "forget it, i give up")
-    """The last word of a person who has complained often enough."""
+    """Last words of a person who has complained often enough."""
 
 
 _STUDENT = Persona(

@@ -53,7 +53,7 @@ class PlainUser:
 
     @property
     def dislike(self) -> tuple[str, ...]:
-        """What it says about a form that it does not want."""
+        """Complaints about a form that it does not want."""
         return self.ways[::2]
 
     @property
@@ -188,7 +188,7 @@ def _questions() -> Mapping[Split, tuple[Question, ...]]:
 
 
 QUESTIONS = _questions()
-"""By split: every third of a topic is held out."""
+"""Questions by split: every third of a topic is held out."""
 
 
 @dataclass(frozen=True, slots=True)

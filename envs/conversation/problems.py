@@ -56,15 +56,15 @@ class Problem:
     items: str
     verb: str
     first: int
-    """What there is before."""
+    """Number of things at the start."""
     second: int
-    """What comes or goes."""
+    """Number of things that come or go."""
     sign: Literal["+", "-"]
     text: str
-    """As it is told."""
+    """Text of the problem."""
     claimed: int
-    """What a pupil wrote down as the answer: right in half of the problems. Only a teacher's
-    request mentions it."""
+    """Answer that a pupil wrote down: right in half of the problems. Only a teacher's request
+    mentions it."""
 
     @property
     def answer(self) -> int:
@@ -120,7 +120,7 @@ _WORDS = (
     "seventeen eighteen nineteen twenty"
 )
 NUMBER_WORDS = {word: number for number, word in enumerate(_WORDS.split(), start=2)}
-"""From two to twenty: "one" is seldom a number."""
+"""Values of number words from two to twenty: "one" is seldom a number."""
 _NO_NUMBERS = re.compile(
     r"(?<!\S)[^\s/]*/\S*"  # a path
     r"|^[ \t]*\**(?:step[ \t]+)?\d+[.):]\**(?=[ \t]+\S)"  # a step of a list

@@ -50,7 +50,7 @@ class ScriptedPartner(ABC, Generic[TaskT, UserT]):
 
     @abstractmethod
     def _user_of(self, task: TaskT, number: int) -> UserT:
-        """Who talks."""
+        """The user of a task."""
 
     @abstractmethod
     def _turn_limit(self, task: TaskT) -> int:
@@ -61,12 +61,12 @@ class ScriptedPartner(ABC, Generic[TaskT, UserT]):
         """The oracle's replies."""
 
     def _opening(self, task: TaskT) -> str:
-        """The first message as it is told."""
+        """The first message."""
         return task.opening
 
     @abstractmethod
     def _seen(self, task: TaskT, user: UserT) -> Info:
-        """What Info has beside what all conversations have."""
+        """Additions to the Info that all conversations have."""
 
     def ids(self, split: Split) -> Sequence[str]:
         """The tasks of a split."""
@@ -110,7 +110,7 @@ class ScriptedPartner(ABC, Generic[TaskT, UserT]):
         return tuple(encode(reply) for reply in self._solution(self._playing[0]))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _info(self, task: TaskT, user: UserT, role: str) -> Info:
         return {

@@ -1,4 +1,4 @@
-"""Conversations with one user: a problem or a question, and a wish that is not said."""
+"""Conversations with one user: a problem or a question, and a wish that is not said at first."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class PlainPartner(ScriptedPartner[PlainTask, SimulatedUser[PlainTask]]):
 
 
 def first_reply(user: SimulatedUser[Any]) -> Info:
-    """How the first thing said was."""
+    """Metrics of the first reply."""
     first, correct = user.first_score, user.first_correct
     return {
         "first_reply_score": first,

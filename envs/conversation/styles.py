@@ -38,7 +38,7 @@ _SLANG = re.compile(
 
 
 def tells(text: str) -> int:
-    """How many kinds of things in a text sound like an AI."""
+    """Number of kinds of things in a text that sound like an AI."""
     return sum(bool(tell.search(text)) for tell in _TELLS)
 
 
@@ -50,7 +50,7 @@ class Style:
     forms: Mapping[bool, tuple[str, ...]]
     """Templates; the key is whether the pupil's answer is right (only teachers' styles differ)."""
     marks: tuple[tuple[float, Mark], ...] = ()
-    """What the style's wish looks at, with weights that add up to 1."""
+    """Features that the style's wish looks at, with weights that add up to 1."""
 
     def render(self, problem: Problem, draw: Draw) -> str:
         """The right solution in this style; the draw chooses the words."""
@@ -66,7 +66,7 @@ class Style:
         )  # fmt: skip
 
     def score(self, text: str, problem: Problem) -> float:
-        """How well a text fits, in [0, 1]."""
+        """Fit of a text to the style, in [0, 1]."""
         if not answers_in(text, problem):
             return 0.0
         borne: float = sum(weight for weight, mark in self.marks if mark(text, problem))
@@ -158,7 +158,7 @@ ASSISTANT = Style(
         "need more help!",
     ),
 )
-"""What chat models say unasked. It is nobody's wish: no marks, its own score is 0."""
+"""Style of chat models that were told no wish. Nobody wishes it: no marks, its own score is 0."""
 
 GRADER = Style(
     "grader",
@@ -173,7 +173,7 @@ GRADER = Style(
         ),
     },
 )
-"""What chat models say unasked about a pupil's answer."""
+"""Style of chat models that were told no wish, about a pupil's answer."""
 
 CASUAL = Style(
     "casual",

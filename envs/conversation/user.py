@@ -24,7 +24,7 @@ class Wished(Protocol):
 
     @property
     def persona(self) -> object:
-        """Whose sentences stand in fields with the names of acts."""
+        """The persona whose sentences stand in fields with the names of acts."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class ScriptedSpeaker:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What the user says to a reply, and whether the conversation is over."""
+    """The user's answer to a reply, and whether the conversation is over."""
 
     text: str
     over: bool = False
@@ -70,7 +70,7 @@ class SimulatedUser(Generic[TaskT]):
 
     def __init__(self, task: TaskT, speaker: Speaker[TaskT], draw: Draw) -> None:
         self.first_score = 0.0
-        """How well the first reply fitted the wish."""
+        """Fit of the first reply to the wish."""
         self.first_correct = False
         """Whether the first reply was right."""
         self._task = task

@@ -1,4 +1,4 @@
-"""What an agent can do on a page: one schema, written as a call in text or as a tool call.
+"""Actions of an agent on a page: one schema, written as a call in text or as a tool call.
 
 click(12)                    {"action": "click", "id": 12}
 click(x=120, y=80)           {"action": "click", "x": 120, "y": 80}

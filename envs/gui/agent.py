@@ -47,7 +47,7 @@ class GuiAgent(ConversationAgent):
         return [] if self._is_text else list(env_tools)
 
     def instructions(self, env_tools: Sequence[Tool]) -> str:
-        """What the system message ends with: protocol `text` describes the actions there."""
+        """End of the system message: protocol `text` describes the actions there."""
         return "\n\n".join(map(in_words, env_tools)) if self._is_text else ""
 
     def _with_newest_pictures(self, turns: Sequence[Message]) -> Iterator[Message]:

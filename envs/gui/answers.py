@@ -223,7 +223,7 @@ def _says_truth(truth: bool, text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Without what only sets it: case, spaces, quotes, a full stop, the sign before a number."""
+    """The text without typesetting: case, spaces, quotes, a full stop, the sign before a number."""
     text = _SET.sub("", unicodedata.normalize("NFKC", text).translate(_SIGNS))
     text = " ".join(text.casefold().split())
     if not _ADDRESS.search(text):

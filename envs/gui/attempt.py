@@ -1,4 +1,4 @@
-"""What was done on a page, for people who look at it later."""
+"""Attempted actions on a page, for people who look at them later."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _verb(action: GuiAction) -> str:
 
 
 def _objects(action: GuiAction, view: View) -> list[str]:
-    """What follows the verb."""
+    """Words after the verb."""
     where = _place(action.id, action.x, action.y, view)
     text = f"“{action.text}”"
     match action.kind:

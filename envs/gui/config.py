@@ -23,8 +23,9 @@ class BrowserConfig(Part):
     max_contexts: int = Field(1000, ge=1)
     """Episodes after which a browser is replaced by a new one."""
     memory_mb: int | None = Field(None, ge=64)
-    """Of one browser with all its pages, held by cgroups. None: half of the memory that this
-    process may have, and no limit where cgroups cannot be written (the doctor says whether)."""
+    """Memory limit in MiB of one browser with all its pages, held by cgroups. None: half of the
+    memory that this process may have, and no limit where cgroups cannot be written (the doctor says
+    whether)."""
     unsafe_no_isolation: bool = False
     """Accept that bubblewrap is missing on this host: the browser can reach files and network."""
 
@@ -54,20 +55,20 @@ class GuiEnvConfig(RegisteredEnvConfig):
     heldout: str | None = None
     """Where held-out tasks come from, like a path in `tasks`; None holds out a part of them."""
     observation: Literal["tree", "screenshot", "marked", "both"] = "tree"
-    """What is seen of a page: its text with numbered elements, a picture, a picture with the
+    """Observation of a page: its text with numbered elements, a picture, a picture with the
     elements' numbers drawn on it, or text and picture."""
     coordinates: Literal["pixels", "thousandths"] = "pixels"
-    """What x and y mean: CSS pixels, or thousandths of the page's width and height."""
+    """Unit of x and y: CSS pixels, or thousandths of the page's width and height."""
     width: int = Field(1024, ge=64, le=4096)
-    """Of the page in CSS pixels, for tasks that do not say it themselves."""
+    """Width of the page in CSS pixels, for tasks that do not set it themselves."""
     height: int = Field(640, ge=64, le=4096)
     max_turns: int = Field(15, ge=1)
     """Replies after which an episode is truncated (a task may end earlier by itself)."""
     max_tokens: int = Field(3000, ge=512)
-    """Of a page's text, estimated on the safe side; what is out of sight is left out first."""
+    """Most tokens of a page's text, estimated on the safe side; what is out of sight goes first."""
     action_timeout_s: float = Field(10.0, gt=0)
     page_timeout_s: float = Field(20.0, gt=0)
-    """Of loading a page."""
+    """Seconds that loading a page may take."""
     allow: list[str] = Field(default_factory=list)
     """Hosts of the internet that pages may reach: "host", "host:port", "*.host". Empty: the
     browser has no network at all."""

@@ -132,7 +132,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
 
     @property
     def task(self) -> GuiTask:
-        """Of the current or the last episode. Raises TaskError before the first."""
+        """Task of the current or the last episode. Raises TaskError before the first."""
         if self._task is None:
             raise TaskError("got no task, expected reset() first")
         return self._task
@@ -143,7 +143,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         return self._view
 
     def shot(self) -> bytes:
-        """What is seen now, as JPEG. Raises EnvError outside of an episode."""
+        """Current picture of the screen, as JPEG. Raises EnvError outside of an episode."""
         return self._current("shot")[1].shot()
 
     def film(self) -> bytes | None:
@@ -166,7 +166,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         return "\n".join(self._resolved(step, turn) for step in turns[turn])
 
     def render(self) -> Any:
-        """In mode "ansi" the transcript, in mode "rgb_array" what is seen (height, width, 3)."""
+        """Rendering: mode "ansi" the transcript, mode "rgb_array" the page (height, width, 3)."""
         if self.render_mode != "rgb_array":
             return super().render()
         if self._episode is not None:
@@ -247,7 +247,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         return encode_results(reply.calls, [*before, page])
 
     def _observe(self, screen: Screen, messages: Sequence[str], first: str = "") -> str:
-        """What the model is shown: words, and the page as text, as picture, or both."""
+        """Observation for the model: words, and the page as text, as picture, or both."""
         self._view = screen.look()
         notes = [f"Note: {notice}" for notice in screen.notices()]
         kind, options = self._options.observation, self._options
@@ -306,7 +306,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         return CoordinateSpace(*screen.viewport, *self._spans(task, screen))
 
     def _spans(self, task: GuiTask, screen: Screen) -> tuple[int, int]:
-        """What x and y count to: thousandths, or pixels of what is shown."""
+        """Ranges of x and y: thousandths, or pixels of the picture."""
         if self._thousandths:
             return 1000, 1000
         scale = 1.0 if self._options.observation == "tree" else task.scale

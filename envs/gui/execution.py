@@ -37,12 +37,12 @@ class MousePosition:
 
 @dataclass(slots=True)
 class Execution:
-    """What became of a reply."""
+    """Result of a reply."""
 
     results: list[str] = field(default_factory=list)
     """One for each thing that was asked: "done", "Error: ..." or "Note: not carried out"."""
     attempts: list[Attempt] = field(default_factory=list)
-    """What was tried."""
+    """Attempted actions."""
     ending: GuiAction | None = None
     """The action that ended the task."""
 
@@ -53,7 +53,7 @@ class Execution:
 
     @property
     def failure(self) -> str:
-        """Of what was no action at all; failed attempts speak for themselves."""
+        """Failure of a reply without any action; failed attempts report themselves."""
         errors = [result for result in self.results if result.startswith("Error: ")]
         failed = any(attempt.failed for attempt in self.attempts)
         return errors[0].removeprefix("Error: ") if errors and not failed else ""

@@ -29,7 +29,7 @@ class Film:
         self._newest: FilmFrame | None = None
         self._last_page: FilmFrame | None = None
         self._every = 1
-        """Of so many frames one is kept."""
+        """One of this many frames is kept."""
         self._count = 0
         self._exposed: bytes | None = None
         self._reward: float | None = None
@@ -40,7 +40,7 @@ class Film:
         self._exposed = _picture(shot)
 
     def add(self, view: View, attempts: Sequence[Attempt], failure: str = "") -> None:
-        """What was done on the page that was exposed last; `view` holds the ids of the attempts."""
+        """Record attempts on the page that was exposed last; `view` holds their ids."""
         frame = FilmFrame(self._count + 1, self._exposed, view, tuple(attempts), failure)
         self._exposed = None
         if self._count % self._every == 0:
@@ -52,18 +52,18 @@ class Film:
             self._frames = self._frames[::2]
 
     def end(self, shot: Callable[[], bytes]) -> None:
-        """The page that is left, unless the last reply only said that it is the end."""
+        """Add the last page, unless the last reply only said that it is the end."""
         newest = self._newest
         if newest is None or any(attempt.action.kind not in ENDINGS for attempt in newest.attempts):
             self._last_page = FilmFrame(0, _picture(shot), View("", "", ()))
 
     def graded(self, reward: float, report: str) -> None:
-        """What came of it."""
+        """Record the grade."""
         self._reward, self._report = reward, report
 
     @property
     def frames(self) -> list[FilmFrame]:
-        """Those that are shown."""
+        """Frames that are shown."""
         frames = list(self._frames)
         if self._newest is not None and self._newest is not frames[-1]:
             frames.append(self._newest)

@@ -1,4 +1,4 @@
-"""What an episode is worth: the state of the servers, the answer, or that it cannot be done.
+"""The grade of an episode: the state of the servers, the answer, or that it cannot be done.
 
 Where some tasks cannot be done, giving up one that can costs: else giving up at once would pay.
 """
@@ -30,7 +30,7 @@ class StateGrader:
     answer: str | None = None
     """None: nothing is asked for, and an answer does no harm."""
     giving_up_costs: float = 0.0
-    """What a `give_up` takes, as the task can be done."""
+    """Cost of a `give_up`, as the task can be done."""
 
     @property
     def needs_pages(self) -> bool:
@@ -83,7 +83,7 @@ class InfeasibleGrader:
 
 
 def differences(expected: object, actual: object, where: str) -> Iterator[str]:
-    """What differs between two JSON values, in words; nothing when they are equal."""
+    """Differences of two JSON values, in words; none when they are equal."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for key in [*expected, *(key for key in actual if key not in expected)]:
             if key not in actual:

@@ -46,7 +46,7 @@ def parse_keys(text: str) -> tuple[str, ...]:
 
 
 def _split(text: str) -> list[str]:
-    """At each "+"; one at the end is itself the key. At "-" only after a modifier."""
+    """Split at each "+"; one at the end is itself the key. At "-" only after a modifier."""
     if len(text) < 2:
         return [text] if text else []
     if text.endswith("+"):

@@ -1,4 +1,4 @@
-"""What is seen of a page: lines of text with numbered elements in them."""
+"""The visible part of a page: lines of text with numbered elements in them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class Element:
     """Something that can be acted on."""
 
     id: int
-    """Its number as long as the document lives; counted up from 1 as elements are first seen."""
+    """Number of the element while the document lives; counted from 1 as elements are first seen."""
     role: str
-    """As ARIA says: button, link, textbox, checkbox, radio, combobox, slider, tab, ..."""
+    """ARIA role: button, link, textbox, checkbox, radio, combobox, slider, tab, ..."""
     name: str
     """Accessible name; empty without one."""
     value: str = ""
@@ -28,8 +28,8 @@ class Element:
 
 
 Line = tuple[str | Element, ...]
-"""What stands beside each other, from left to right. A heading's text begins with "# "; cells of a
-table row are parts of one line."""
+"""Items beside each other, from left to right. A heading's text begins with "# "; cells of a table
+row are parts of one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class View:
     url: str
     title: str
     lines: tuple[Line, ...]
-    """In the order of the document, those outside of the viewport too."""
+    """Lines in the order of the document, those outside of the viewport too."""
     tabs: tuple[str, ...] = ()
     """Titles of the open tabs, when there are several."""
     tab: int = 1

@@ -19,7 +19,7 @@ Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, top, width, height."""
 _SMOOTH = 2
-"""Shapes are drawn so many times as large, and made smaller."""
+"""Factor by which shapes are drawn larger, and made smaller afterwards."""
 _LIKE = str.maketrans(
     {
         "\N{EN DASH}": "-", "\N{EM DASH}": "-", "\N{MINUS SIGN}": "-",
@@ -122,7 +122,7 @@ class Overlay:
         self._draw.polygon(points, "#1a2130")
 
     def arrow(self, start: Point, end: Point, colour: str, width: float = 4) -> None:
-        """From start to end."""
+        """Draw an arrow from start to end."""
         angle = math.atan2(end[1] - start[1], end[0] - start[0])
         head = min(16.0, max(9.0, math.dist(start, end) / 2))
         for grown, ink in ((1.5, "#ffffffd0"), (0.0, colour)):
@@ -162,7 +162,7 @@ class Overlay:
         self._put_tag(places, text, colour, size)
 
     def _put_tag(self, places: list[Point], text: str, colour: str, size: float) -> None:
-        """At the first of these places where it is whole and alone, else near the first one."""
+        """Put a tag at the first place where it is whole and alone, else near the first one."""
         width, height = _tag_size(text, size)
         boxes = [(left, top, width, height) for left, top in places]
         inside = [self._inside(box) for box in boxes]

@@ -1,4 +1,4 @@
-"""What a reply asks for: text or tool calls become actions, or say what is wrong with them."""
+"""Parser of replies: text or tool calls become actions, or say what is wrong with them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _NUMBER = re.compile(r"\[?\s*-?\d+(?:\.\d+)?\s*\]?")
 
 @dataclass(frozen=True, slots=True)
 class CoordinateSpace:
-    """What coordinates mean."""
+    """Meaning of coordinates."""
 
     width: int
     height: int
-    """Of the viewport in CSS pixels."""
+    """Height of the viewport in CSS pixels."""
     across: int
     down: int
-    """What x and y count to over these: pixels of the picture, or 1000."""
+    """Upper ends of x and y over these: pixels of the picture, or 1000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class RequestedAction:
     """One thing that a reply asks for."""
 
     source: str
-    """In short, for messages."""
+    """Short form of the action for messages."""
     action: GuiAction | None = None
     wrong: str = ""
     """Why it is no action: what was got, what is expected."""
 
 
 class _InvalidAction(Exception):
-    """What was got and what was expected."""
+    """Message with what was got and what was expected."""
 
 
 def parse_reply(reply: Reply, frame: CoordinateSpace) -> tuple[RequestedAction, ...]:
@@ -69,7 +69,7 @@ def parse_reply(reply: Reply, frame: CoordinateSpace) -> tuple[RequestedAction, 
 
 
 def describe_missing_action(reply: Reply) -> str:
-    """What to say to a reply without any action."""
+    """Message for a reply without any action."""
     unknown = unknown_calls(without_thoughts(reply.content))
     problem = f"got {unknown[0]}(), which is no action" if unknown else "got no action"
     return f"{problem}, expected one a line, such as click(12); there are: {', '.join(FORMS)}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _COLOURS = ("#c2255c", "#1864ab", "#2b7a2f", "#a64a00", "#6930c3", "#0b6e75", "#7a4419", "#495057")
-"""Of the numbers' boxes, in turn: white type on them is legible."""
+"""Colours of the numbers' boxes, in turn: white type on them is legible."""
 SUCCEEDED, FAILED = "#d9480f", "#5f6b7c"
 _MOST_PIXELS = 40_000_000
 _QUALITY = 80
@@ -82,7 +82,7 @@ def marked(jpeg: bytes, view: View, viewport: tuple[int, int]) -> bytes:
 def annotated(
     jpeg: bytes, attempts: Sequence[Attempt], view: View, viewport: tuple[int, int]
 ) -> bytes:
-    """What was done, drawn on the page and said in a line under it."""
+    """The page with the attempts drawn on it and a line under it."""
     from PIL import Image, ImageDraw
 
     picture = drawn(opened(jpeg), attempts, view, viewport)

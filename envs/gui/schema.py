@@ -12,14 +12,14 @@ from clawrl_gym.envs.gui.action import Direction
 
 TOOL = "computer"
 MAX_ACTIONS = 16
-"""Of one reply."""
+"""Most actions of one reply."""
 POINT, TO = ("id", "x", "y"), ("to_id", "to_x", "to_y")
 """A place: an element's number, or two coordinates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How an action is written: its orders of arguments, the usual one first."""
+    """Written form of an action: its orders of arguments, the usual one first."""
 
     orders: tuple[tuple[str, ...], ...]
     says: str

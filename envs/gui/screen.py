@@ -1,4 +1,4 @@
-"""What an episode holds while it lasts: a browser window, or something that acts like one."""
+"""Interface of an episode's screen: a browser window, or something that acts like one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
 
 class Screen(Protocol):
-    """Its tabs, and the servers that they show. What fails by itself raises EnvError."""
+    """Tabs of an episode, and the servers that they show. Internal failures raise EnvError."""
 
     @property
     def page_instruction(self) -> str:
-        """What the task's `start_script` returned; empty without one."""
+        """Return value of the task's `start_script`; empty without one."""
         ...
 
     @property
@@ -36,15 +36,15 @@ class Screen(Protocol):
         ...
 
     def notices(self) -> list[str]:
-        """What happened by itself since they were last asked for: dialogs, downloads."""
+        """Events since the last call that nobody asked for: dialogs, downloads."""
         ...
 
     def shot(self) -> bytes:
-        """What is seen, as JPEG."""
+        """Picture of the screen, as JPEG."""
         ...
 
     def page_result(self) -> object:
-        """What the task's page says of itself; None while it goes on."""
+        """Result that the task's page reports; None until then."""
         ...
 
     def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState: ...

@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the browser asks for."""
+    """A request of the browser."""
 
     method: str
     path: str
@@ -24,7 +24,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What the site answers."""
+    """A response of the site."""
 
     body: bytes | str = ""
     status: int = 200
@@ -40,5 +40,5 @@ class Site(Protocol):
         ...
 
     def state(self) -> object:
-        """What is stored, as JSON values: what the grade reads. Nothing else changes a grade."""
+        """Stored state as JSON values, which the grade reads. Nothing else changes a grade."""
         ...

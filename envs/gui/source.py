@@ -18,7 +18,7 @@ def open_source(config: GuiEnvConfig) -> TaskSource[GuiTask]:
     family_names = None if families is None else tuple(families)
     if tasks in (GENERATED, MINIWOB, COMPOSED, PLAIN):
         if config.heldout is not None:
-            raise ConfigError(f"env.heldout goes with files of tasks, got env.tasks={tasks!r} too")
+            raise ConfigError(f"env.heldout works with files of tasks, got env.tasks={tasks!r} too")
         return _checked(_shipped(tasks, family_names))
     if families is not None:
         raise ConfigError(

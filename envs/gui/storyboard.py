@@ -20,7 +20,7 @@ _WIDTH, _MARGIN, _GAP = 1520, 32, 24
 _WIDE, _MANY = 640, 12
 """Pages wider than that stand in two columns, unless there are more of them; else in three."""
 _LEAST, _EDGE = 0.5, 24
-"""At least half of the viewport's width and height is shown, and so many pixels of ground."""
+"""Share of the viewport's width and height that is shown at least, and pixels of ground."""
 _PAD, _LINE, _CAPTION_LINES = 14, 26, 4
 _TITLE_LINES, _REPORT_LINES = 4, 6
 _PAGE, _PAPER, _RULE, _INK, _DIM = "#f3f5f8", "#ffffff", "#d8dee8", "#1a2130", "#5f6b7c"
@@ -32,21 +32,21 @@ class FilmFrame:
     """The page before a reply, and what the reply did on it."""
 
     number: int
-    """From 1; 0 for the page that was left at the end."""
+    """Number from 1; 0 for the page that was left at the end."""
     jpeg: bytes | None
-    """None when no picture could be taken."""
+    """Picture as JPEG; None when none could be taken."""
     view: View
     attempts: tuple[Attempt, ...] = ()
     failure: str = ""
-    """Of what was no attempt at all."""
+    """Failure of a reply that was no attempt at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeOutcome:
-    """What came of an episode."""
+    """Result of an episode."""
 
     reward: float | None
-    """None before the end."""
+    """Reward; None before the end."""
     report: str
     replies: int
     hidden: int
@@ -134,7 +134,7 @@ def _framed(
 def _window(
     frames: Sequence[FilmFrame], pages: Sequence[Picture | None], viewport: tuple[int, int]
 ) -> tuple[int, int]:
-    """What is shown of all pages: up to the end of what is on any of them, not empty ground."""
+    """The shown part of all pages: up to the end of the content of any, not empty ground."""
     right, bottom = (_LEAST * side for side in viewport)
     for frame, page in zip(frames, pages, strict=True):
         if page is not None:
@@ -151,7 +151,7 @@ def _window(
 
 
 def _outcome_card(outcome: EpisodeOutcome, tile: int) -> Picture:
-    """What came of it, as the last card."""
+    """The result, as the last card."""
     from PIL import Image, ImageDraw
 
     solved = is_success(outcome.reward)

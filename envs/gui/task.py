@@ -1,4 +1,4 @@
-"""A task on web pages: where it begins, how it is solved, and what is looked at in the end."""
+"""A task on web pages: its start, its solution, and what its grade reads."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ class PageFacts:
     title: str
     html: str
     facts: object = None
-    """What the task's `facts_script` gave in this tab."""
+    """Value that the task's `facts_script` gave in this tab."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """What is left when an episode ends."""
+    """State when an episode ends."""
 
     states: Mapping[str, object]
-    """Of each site, by host name."""
+    """State of each site, by host name."""
     answer: str | None
-    """What the model answered."""
+    """The model's answer."""
     gave_up: bool
     """The model said that the task cannot be done; no budget ever says so for it."""
     tabs: tuple[PageFacts, ...] = ()
@@ -66,13 +66,13 @@ class FinalState:
     active: int = 0
     """Index of the tab that was seen last."""
     page_result: object = None
-    """What the task's page says of itself (`result_script`)."""
+    """Result that the task's page reports (`result_script`)."""
     end_pages: Mapping[str, PageFacts] = field(default_factory=dict)
-    """By URL: the task's `end_pages`."""
+    """Facts of the task's `end_pages`, by URL."""
     cookie_domains: tuple[str, ...] = ()
-    """Of each cookie that is left; only where the grader asks for pages."""
+    """Domain of each cookie that is left; only where the grader asks for pages."""
     question: str = ""
-    """What was asked: its words may stand around the answer."""
+    """The question: its words may stand around the answer."""
 
 
 class Grader(Protocol):
@@ -80,7 +80,7 @@ class Grader(Protocol):
 
     @property
     def needs_pages(self) -> bool:
-        """It reads `FinalState.tabs`."""
+        """Whether it reads `FinalState.tabs`."""
         ...
 
     def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
@@ -110,7 +110,7 @@ class GuiTask:
     turns: int | None = None
     """Replies after which the episode is over; None takes the environment's number."""
     seed: int = 0
-    """Of the page's own random numbers."""
+    """Seed of the page's own random numbers."""
     viewport: tuple[int, int] | None = None
     """Width and height in CSS pixels; None takes the environment's."""
     scale: float = 1.0

@@ -17,7 +17,7 @@ from clawrl_gym.envs.gui.aliases import NAMES
 from clawrl_gym.envs.gui.schema import FORMS
 
 MAX_CHARS = 20_000
-"""Of one call."""
+"""Most characters of one call."""
 MAX_CALLS = 64
 """Places in a text where one is looked for."""
 
@@ -41,7 +41,7 @@ class TextCall:
     positional: tuple[Argument, ...] = ()
     keywords: dict[str, Argument] = field(default_factory=dict)
     unread: str = ""
-    """What of it cannot be read, in words."""
+    """The part of it that cannot be read, in words."""
     form: str | None = None
     """JSON of a <tool_call>, instead of all the others."""
     is_loose: bool = False
@@ -49,7 +49,7 @@ class TextCall:
 
 
 class _Unread(Exception):
-    """In words: what was got and what was expected."""
+    """Reason in words: what was got and what was expected."""
 
 
 _NAME = "|".join(sorted(NAMES, key=len, reverse=True))
@@ -135,7 +135,7 @@ def _drag_arguments(action: GuiAction) -> list[str]:
 
 
 def _form_at(text: str, at: int) -> tuple[TextCall, int]:
-    """The JSON after a <tool_call>, and where the text goes on."""
+    """The JSON after a <tool_call>, and where the text continues."""
     end = text.find("</tool_call>", at)
     if end < 0:
         return TextCall(text[at : at + 80].strip(), unread="a <tool_call> that is not closed"), len(
@@ -148,7 +148,7 @@ def _form_at(text: str, at: int) -> tuple[TextCall, int]:
 
 
 def _brackets_at(text: str, first: re.Match[str], calls: list[TextCall]) -> int:
-    """Read `name(...)`, and those that follow it on the line. Where the text goes on."""
+    """Read `name(...)`, and those that follow it on the line. Returns where the text continues."""
     is_loose = first["open"] != "("
     following: re.Match[str] | None = first
     at = first.end()
@@ -183,7 +183,7 @@ def _unquoted_answer(
 
 
 def _pieces(text: str, start: int) -> tuple[int, list[str]]:
-    """What stands between the brackets, split at commas; `start` is behind the opening one."""
+    """Texts between the brackets, split at commas; `start` is behind the opening one."""
     pieces, begin, depth = list[str](), start, [")"]
     at, before = start, ","
     while at < min(len(text), start + MAX_CHARS):

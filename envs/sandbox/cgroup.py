@@ -43,7 +43,7 @@ def find_cgroup_home() -> CgroupHome | None:
 
 
 def home_of(cgroup: str, mountinfo: str) -> CgroupHome | None:
-    """What these two files of /proc say of a process."""
+    """The cgroup home of a process, read from these two files of /proc."""
     paths, mounts = _own_paths(cgroup), _mounts(mountinfo)
     return _find_v2(paths, mounts) or _find_v1(paths, mounts)
 
@@ -267,8 +267,8 @@ def open_cgroups(home: CgroupHome | None = None) -> Cgroups | None:
 
 
 def remove_groups_of_the_dead(within_s: float = 3.0) -> None:
-    """For an owner whose launchers were killed before they could remove their folders, or are about
-    to end: whoever ends now kills what it finds.
+    """Called by an owner whose launchers were killed before they removed their folders, or will
+    end soon: it kills what it finds.
 
     What died in them takes a moment to be gone.
     """

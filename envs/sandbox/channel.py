@@ -18,7 +18,7 @@ from clawrl_gym.envs.sandbox.launcher_client import LauncherClient
 
 
 class LauncherChannel:
-    """One isolated machine, with processes that can be ended and started anew over its files."""
+    """One isolated machine, whose processes can be ended and restarted over its files."""
 
     def __init__(self, launcher: LauncherClient) -> None:
         """Raises SandboxError where there is no room for one more."""
@@ -46,7 +46,7 @@ class LauncherChannel:
         self.launcher.send(self._number, "start", json.dumps(request), fds)
 
     def started(self) -> None:
-        """To be called when the shell has answered; afterwards files outlive the processes."""
+        """Called when the shell has answered; afterwards files outlive the processes."""
         answer, _ = self._ask("hold", "", "held")  # a shell that ends sooner takes its files along
         uid = int(answer)
         self.owner = (uid, uid) if uid >= 0 else None
@@ -67,7 +67,7 @@ class LauncherChannel:
         self._ask("kill", str(inner_pid), "killed")
 
     def restart(self, fds: tuple[int, int], *, renew: bool) -> None:
-        """End all processes; start anew with this session and output over the same files."""
+        """End all processes; restart with this session and output over the same files."""
         self.launcher.send(self._number, "restart", "renewed" if renew else "", fds)
 
     def close(self) -> None:

@@ -69,7 +69,7 @@ def list_tree(root_fd: int, path: str, max_entries: int) -> dict[str, int]:
 
 
 def too_many(path: str, max_entries: int) -> SandboxError:
-    """What a folder that holds more than was expected is refused with."""
+    """The error for a folder that holds more than was expected."""
     return SandboxError(f"{path!r} in the sandbox holds more than {max_entries} files")
 
 

@@ -28,7 +28,7 @@ class Limits:
 
     @classmethod
     def of(cls, config: SandboxConfig) -> Limits:
-        """Those of a configuration."""
+        """Limits of a configuration."""
         return cls(
             memory_mb=config.memory_mb,
             disk_mb=config.disk_mb,
@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SandboxCapabilities:
-    """What a kind of sandbox can do beyond `Sandbox`, declared by its class as `capabilities`.
+    """Abilities of a kind of sandbox beyond `Sandbox`; its class declares them as `capabilities`.
 
     An environment that needs what is not declared is refused before anything starts.
     """
@@ -60,7 +60,7 @@ class SandboxCapabilities:
     """Fresh ones may be started before anybody asks (`SandboxConfig.ready`) and be handed over
     later."""
     node_resource: str | None = "sandbox"
-    """What a node of a cluster must offer for one, by Ray's name of it; None: nothing."""
+    """Resource that a cluster node must offer for one, by Ray's name of it; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class SandboxSpec:
     """Name of a Docker image that is there; None takes the environment's own (capability
     `images`)."""
     user: str | None = None
-    """Who the shell runs as, None for the image's own (capability `users`)."""
+    """User that the shell runs as; None for the image's own (capability `users`)."""
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Files and folders of this machine, shown read-only by their paths inside (capability
     `mounts`)."""
@@ -96,7 +96,7 @@ class ExecResult:
     output: str
     """Standard output and error together, decoded with replacement, cut at the limit."""
     exit_code: int | None
-    """None when the command was killed at its deadline or took the shell with it."""
+    """Exit code; None when the command was killed at its deadline or took the shell with it."""
     timed_out: bool = False
     truncated: bool = False
     """Output was longer than the limit."""

@@ -1,4 +1,4 @@
-"""What this host offers to sandboxes, what it lacks, and the command that mends it.
+"""Isolation that this host offers to sandboxes, what it lacks, and the command that mends it.
 
 Used by the doctor and, after a failed start, for the error's last words. Starts no sandbox and
 changes nothing; `bubblewrap.prove_isolation` starts one.
@@ -52,13 +52,13 @@ class IsolationCheck:
     ok: bool
     detail: str
     cure: str = ""
-    """What mends it; empty when nothing is to be done."""
+    """Command that mends it; empty when nothing is to be done."""
     required: bool = True
     """Without it no sandbox starts; otherwise something is lost, and `detail` says what."""
 
 
 def isolation_report() -> list[IsolationCheck]:
-    """What can be said without starting a sandbox."""
+    """Checks that need no sandbox to be started."""
     return [_bubblewrap(), _user_namespaces(), _seccomp(), _cgroups(), _uid_ranges(), _overlay()]
 
 

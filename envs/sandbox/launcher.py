@@ -38,12 +38,12 @@ _RETRY_S = 0.002
 _FIRST_FD = 16
 _MOST_OPEN_FILES = 1 << 20
 _STUCK_S = 5.0
-"""At the end: without one more sandbox gone, what is left is given up."""
+"""Seconds at the end without one more sandbox gone, after which the rest is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the owner asks for."""
+    """A request of the owner."""
 
     request: int
     sandbox: int
@@ -85,7 +85,7 @@ class Launcher:
         self._slots = open_slots()
         self._cgroups = open_cgroups()
         self._live: dict[int, LiveSandbox] = {}
-        """By number."""
+        """Live sandboxes by number."""
         self._by_monitor: dict[int, LiveSandbox] = {}
         self._reaped: list[LiveSandbox] = []
         """Processes reaped, cgroups not yet removed."""

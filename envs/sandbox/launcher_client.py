@@ -38,7 +38,7 @@ main()
 _log = logging.getLogger(__name__)
 _START_S = 30.0
 _OPEN_FILES = 1 << 16
-"""For this process: each sandbox costs it two, and two more while it starts."""
+"""Open files of this process: each sandbox costs it two, and two more while it starts."""
 _MOST_STARTING = 16
 _ANSWER_S = 30.0
 _END_S = 10.0
@@ -112,7 +112,7 @@ class LauncherClient:
         return self._process.pid
 
     def next_number(self) -> int:
-        """Of a sandbox."""
+        """Number of the next sandbox."""
         return next(self._numbers)
 
     def send(

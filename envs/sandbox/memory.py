@@ -1,4 +1,4 @@
-"""How much memory this process and its children may have, and how much of it is free."""
+"""Memory that this process and its children may have, and how much of it is free."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FILES = {  # limit, use, and how the statistics name what can be had back
 
 
 def limit_bytes(home: CgroupHome) -> int:
-    """Of the machine, or of the cgroups that this process is in."""
+    """Memory limit of the machine, or of the cgroups that this process is in."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([machine, *(limit for _, _, limit in _limits(home))])
 
 
 def free_mb(home: CgroupHome | None) -> int:
-    """What can be had without anybody being killed for it."""
+    """MiB that can be had without any process being killed for it."""
     free = [_available_bytes()]
     for folder, name, limit in _limits(home) if home is not None else ():
         use, reclaimable = _FILES[name]

@@ -21,9 +21,9 @@ from clawrl_gym.core.errors import ClawError, SandboxError
 from clawrl_gym.envs.sandbox.interface import Sandbox
 
 _TAKEN_FOR_EACH = 4
-"""How often a template is taken before one more stands ready: what is rare costs no start."""
+"""Times a template is taken before one more stands ready: a rare one costs no start."""
 _MOST_TEMPLATES = 4
-"""With sandboxes ready; those of the one that was taken longest ago end."""
+"""Most templates with ready sandboxes; the least recently taken one's are ended."""
 _MOST_KNOWN = 64
 """Templates whose takes are counted."""
 _IDLE_S = 60.0
@@ -34,24 +34,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a fresh sandbox is, and what starts one."""
+    """Description of a fresh sandbox, and the function that starts one."""
 
     key: str
     """Equal for sandboxes that cannot be told apart."""
     start: Callable[[], Sandbox] = field(compare=False)
     most: int = field(compare=False)
-    """How many may stand ready."""
+    """Most sandboxes that may stand ready."""
 
 
 @dataclass(slots=True)
 class _Shelf:
-    """What stands ready of one template."""
+    """Sandboxes of one template that stand ready."""
 
     template: Template
     ready: deque[Sandbox] = field(default_factory=deque)
     taken: int = 0
     taken_s: float = 0.0
-    """When the last one was."""
+    """Time when the last one was taken."""
 
     @property
     def shortage(self) -> int:
@@ -65,7 +65,7 @@ class ReadySandboxes:
         self.owner_pid = os.getpid()
         self._clock_s = clock_s
         self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
-        """By template, the one taken last at the end."""
+        """Shelves by template, the one taken last at the end."""
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -143,7 +143,7 @@ class ReadySandboxes:
             unwanted, shelf = self._unwanted(), self._wanted()
             if not unwanted and shelf is None:
                 if self._closed or not self._shelves:
-                    self._thread = None  # whoever takes one from here on starts the next
+                    self._thread = None  # the next take starts a new thread
                     return False
                 self._changed.wait(_IDLE_S / 4)
         for sandbox in unwanted:
@@ -157,7 +157,7 @@ class ReadySandboxes:
         return next((shelf for shelf in recent if shelf.shortage > 0), None)
 
     def _unwanted(self) -> list[Sandbox]:
-        """Those of templates that others or the clock have outlived."""
+        """Sandboxes of templates that others or the clock have outlived."""
         oldest_s = self._clock_s() - _IDLE_S
         stocked = [key for key, shelf in self._shelves.items() if shelf.ready]
         old = [key for key, shelf in self._shelves.items() if shelf.taken_s <= oldest_s]
@@ -167,7 +167,7 @@ class ReadySandboxes:
     def _add_to(self, shelf: _Shelf) -> None:
         try:
             sandbox = shelf.template.start()
-        except ClawError as error:  # whoever needs one next hears it
+        except ClawError as error:  # reported to the next caller
             _log.debug("no sandbox was made ready: %s", error)
             shelf.taken = 0
             return

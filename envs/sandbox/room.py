@@ -1,4 +1,4 @@
-"""How many sandboxes of one process there is room for; who comes when there is none waits.
+"""Room for the sandboxes of one process; a caller waits while there is none.
 
 Memory is asked of the machine each time, so that all of its processes together keep some free: a
 sandbox too many would have the kernel kill in the others. The count has an end of its own: uid
@@ -19,7 +19,7 @@ from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
 from clawrl_gym.envs.sandbox.memory import free_mb
 
 _LEAST_FREE_MB = 256
-"""What stays free: for what runs in sandboxes, and for whoever else needs some at once."""
+"""MiB that stay free, for sandboxed programs and for others that need some at once."""
 _WAIT_S = 60.0
 _LOOK_S = 0.5
 _PROCESSES_EACH = 4
@@ -80,7 +80,7 @@ class Room:
                 if time.monotonic() >= deadline_s:
                     raise SandboxError(
                         f"there is no room for another sandbox: {missing}; {self._alive:,} of this "
-                        "process are alive: let fewer environments run (rollout.envs_per_worker)"
+                        "process are alive: run fewer environments (rollout.envs_per_worker)"
                     )
                 self._warn(missing)
                 self._left.wait(min(_LOOK_S, self._wait_s))

@@ -44,12 +44,12 @@ _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who owns a sandbox's files on the host, and the user namespace that shows them as root's."""
+    """Owner of a sandbox's files on the host, and the user namespace that shows them as root's."""
 
     uid: int
     gid: int
     namespace_fd: int | None
-    """For id-mapped mounts; None when this process is no real root and has none to give."""
+    """For id-mapped mounts; None when this process is not real root and has none to give."""
 
 
 def build(
@@ -141,7 +141,7 @@ def _renew_folder(name: str, lower: str, owner: Owner) -> None:
 
 
 def _renew_loader(root: Path, cache: bytes) -> None:
-    """What the dynamic loader reads before any program: nothing to preload, the old cache."""
+    """Files that the dynamic loader reads first: nothing to preload, the old cache."""
     if not is_plain(root, "etc"):
         return
     for name in ("etc/ld.so.preload", "etc/ld.so.cache"):
@@ -151,7 +151,7 @@ def _renew_loader(root: Path, cache: bytes) -> None:
 
 
 def _make_room(limits: Limits) -> None:
-    """As much free space as a fresh disk has, beside what is used."""
+    """Make as much free space as a fresh disk has, beside what is used."""
     status = os.statvfs(STAGE)
     used_bytes = (status.f_blocks - status.f_bfree) * status.f_frsize
     size = used_bytes + (limits.disk_mb << 20)
@@ -161,7 +161,7 @@ def _make_room(limits: Limits) -> None:
 
 
 def bindings(rootfs: str | None) -> list[str]:
-    """What bubblewrap must bind beside the root: /usr, where it could not be laid under it."""
+    """bubblewrap's binds beside the root: /usr, where it could not be laid under it."""
     overlaid = rootfs is not None or Path(f"{ROOT}/usr").is_mount()
     return [] if overlaid else ["--ro-bind", "/usr", "/usr"]
 

@@ -1,4 +1,4 @@
-"""How the sandboxes of one environment are opened: which kind, with which limits."""
+"""Opens the sandboxes of one environment, of a given kind and with given limits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Sandboxes:
 
     @property
     def capabilities(self) -> SandboxCapabilities:
-        """What the kind declares that it can do."""
+        """Capabilities that the kind declares."""
         declared: SandboxCapabilities = SANDBOXES.capabilities_of(self.kind)
         return declared
 

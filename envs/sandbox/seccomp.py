@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "ustat": (136, None),
     "vhangup": (153, 58),
 }
-"""By name, the numbers on x86_64 and aarch64; None where an architecture has no such call."""
+"""Numbers on x86_64 and aarch64 by name; None where an architecture has no such call."""
 _AUDIT_ARCH = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _IOCTL = {"x86_64": 16, "aarch64": 29}
@@ -99,7 +99,7 @@ CLONE_NEW_ANY = 0x7E02_0080  # every CLONE_NEW* flag
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 AF_NETLINK = 16
 FAMILIES = (1, 2, 10, AF_NETLINK)
-"""Of sockets: local, IPv4, IPv6, netlink."""
+"""Allowed families of sockets: local, IPv4, IPv6, netlink."""
 NETLINK_ROUTE = 0
 _PERSONALITIES = (0, 0x0008, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
 """Linux, and its 32-bit name for itself; the last one only asks. Others weaken memory's layout."""

@@ -25,9 +25,9 @@ _MOST_MESSAGE_BYTES = 4096
 _GREET_TRIES = 3
 """A shell that ends as soon as it starts will not get better."""
 _KILL_GRACES_S = (0.1, 0.1, 0.2, 0.3, 0.5)
-"""For the shell to answer after what it waited for was killed; it may have started the next."""
+"""Seconds for the shell to answer after its child was killed; it may have started the next."""
 _SHELL_GRACE_S = 1.0
-"""For a new shell to be announced after the old one was killed."""
+"""Seconds for a new shell to be announced after the old one was killed."""
 
 
 _TELLING_S = 1.0
@@ -53,7 +53,7 @@ def waited_for_cpu_s(took_s: float, used_s: float, waiting_share: float) -> floa
 
 
 class CommandEnding(Enum):
-    """How waiting for a command's answer ended."""
+    """Ways in which waiting for a command's answer ends."""
 
     COMPLETED = "completed"
     DEADLINE = "deadline"

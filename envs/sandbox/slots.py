@@ -66,7 +66,7 @@ def _existing(name: str) -> list[Span]:
 
 
 def _claimed() -> Iterator[Span]:
-    """By /etc/subuid and /etc/subgid (NAME:FIRST:COUNT), and by login users."""
+    """Ranges claimed in /etc/subuid and /etc/subgid (NAME:FIRST:COUNT), and by login users."""
     for path in ("/etc/subuid", "/etc/subgid"):
         for words in _rows(path):
             if len(words) == 3 and words[1].isdigit() and words[2].isdigit():
@@ -154,7 +154,7 @@ class Slots:
         raise IndexError(at)
 
     def _set_lock(self, slot: int, kind: int) -> bool:
-        """Of the open file and not of the process, so that a second one here conflicts too.
+        """Lock the open file, not the process, so that a second lock in this process conflicts too.
 
         False where somebody else holds it.
         """

@@ -2,7 +2,7 @@
 
 Runs in the child only and never returns. As real root it takes a uid range of its own, so that
 root inside is nobody outside; as an ordinary user, a user namespace in which that user is root.
-bubblewrap gets an empty environment but for what the sandbox shall see, and no capability survives.
+bubblewrap gets an empty environment but for what the sandbox may see, and no capability survives.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SESSION_FD, OUTPUT_FD, _USERS_FD, _MOUNTS_FD = 3, 4, 5, 6
 _LAST_FD = 0x7FFF_FFFF
 _MAX_OPEN_FILES = 1_024
 _NICENESS = 5
-"""What agents run yields the processor to what serves and trains them."""
+"""Niceness of agents' programs, which yield the processor to serving and training."""
 _OOM_SCORE = "500"
-"""When the host itself runs out of memory, sandboxes go before what trains on them."""
+"""OOM score: when the host runs out of memory, sandboxes go before what trains on them."""
 
 _INIT_SCRIPT = """\
 exec {close} >/dev/null 2>&1
@@ -80,7 +80,7 @@ def become_sandbox(plan: StartPlan, cgroups: Cgroups | None) -> None:
 
 
 def _reset_signals() -> None:
-    """What is ignored here would be ignored by every program in the sandbox, for good."""
+    """Signals that are ignored here would be ignored by every program in the sandbox, for good."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)

@@ -16,7 +16,7 @@ _WAIT_S = 900.0
 
 
 class StartLine:
-    """For all threads of a process; a forked child has a line of its own."""
+    """Start line of all threads of a process; a forked child has one of its own."""
 
     def __init__(self, most: int, wait_s: float = _WAIT_S) -> None:
         """`most` start at a time."""
@@ -32,7 +32,7 @@ class StartLine:
         free = self._free
         if not free.acquire(timeout=self._wait_s):
             raise SandboxError(
-                f"no sandbox was started: {self._most} others are starting, for "
+                f"no sandbox was started: {self._most} others have been starting for "
                 f"{self._wait_s:.0f} s now"
             )
         try:

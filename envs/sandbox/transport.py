@@ -1,4 +1,4 @@
-"""What carries commands to a sandbox's shell, and its output and messages back.
+"""Transports of commands to a sandbox's shell, and of its output and messages back.
 
 On this machine that is a socket for commands and messages, and a pipe for output. Commands
 inherit neither, and messages have the socket for themselves.
@@ -17,7 +17,7 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What one exchange over a transport did."""
+    """Result of one exchange over a transport."""
 
     sent: int
     output: bytes
@@ -34,7 +34,7 @@ class Transport(Protocol):
 
     @property
     def mark(self) -> str:
-        """What every message must begin with: empty where messages have a way of their own."""
+        """Beginning of every message; empty where messages have a channel of their own."""
         ...
 
     def exchange(self, unsent: bytes, timeout_s: float) -> Exchange:
@@ -111,6 +111,6 @@ class LocalTransport:
             self._output_fd = -1
 
     def __del__(self) -> None:
-        """Of a sandbox that nobody closed."""
+        """Close the transport of a sandbox that nobody closed."""
         if hasattr(self, "_socket"):
             self.close()

@@ -111,7 +111,7 @@ def prepare() -> None:
 
 
 def make_common(root: Path, workdir: str) -> None:
-    """What every root has, a given one included."""
+    """Make the parts that every root has, a given one included."""
     for name in ("tmp", "var/tmp"):
         if make_folder(root, name):
             (root / name).chmod(0o1777)

@@ -1,6 +1,6 @@
 """Repositories with an issue, in the fields of SWE-bench."""
 
 GYM_ID = "ClawRL/SWE-v0"
-"""What `gymnasium.make` takes."""
+"""Id for `gymnasium.make`."""
 GYM_CLASS = "clawrl_gym.envs.swe.env:SweEnv"
-"""What it makes."""
+"""Class that it makes."""

@@ -36,7 +36,7 @@ no editors, pagers or prompts.
 """
     f"- When the issue is fixed, run `echo {SUBMIT_MARK}` alone. Nothing can be changed after it."
 )
-"""Its first line is enough for a policy that reads no more."""
+"""Instructions; the first line is enough for a policy that reads no more."""
 
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _BASH = frozenset(("bash", "sh", "shell", "mswea_bash_command"))
@@ -72,7 +72,7 @@ def reply_text(command: str) -> str:
 
 
 def _without_thinking(content: str) -> str:
-    """Without the thinking, which templates open in the prompt or leave in the reply."""
+    """The content without thinking, which templates open in the prompt or leave in the reply."""
     return _THINKING.sub("", content).rpartition("</think>")[2]
 
 

@@ -22,7 +22,7 @@ from clawrl_gym.envs.swe.interpreter import interpreter_at
 from clawrl_gym.envs.swe.protected_files import files_named_by
 
 MAX_BYTES = 64 << 20
-"""Of a repository's files together."""
+"""Most bytes of a repository's files together."""
 _LINK, _EXECUTABLE = 0o120000, 0o100755
 
 
@@ -31,7 +31,7 @@ class PackedFile:
     """One file of a commit."""
 
     data: bytes
-    """Of a link: what it points to."""
+    """Content of a file; target of a link."""
     git_mode: int = 0o100644
 
 

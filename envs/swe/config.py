@@ -40,8 +40,8 @@ class SweEnvConfig(RegisteredEnvConfig):
     log_parser: str | None = None
     """swebench's parser for instances that name none, such as parse_log_pytest."""
     test_command: str | None = None
-    """How to run tests for instances without a script of their own; {files} stands for the test
-    files that the instance's test patch touches."""
+    """Command that runs tests for instances without a script of their own; {files} stands for the
+    test files that the instance's test patch touches."""
     max_turns: int = Field(30, ge=1)
     """Commands after which an episode is truncated; what was changed is graded all the same."""
     command_timeout_s: float = Field(60.0, gt=0)

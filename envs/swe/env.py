@@ -113,7 +113,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
 
     @staticmethod
     def settled(config: SweEnvConfig, say: Callable[[str], None]) -> SweEnvConfig:
-        """With the sandbox and the families that this machine can run. Builds no image."""
+        """The configuration with sandbox and families that this machine runs. Builds no image."""
         return settled(config, say)
 
     @staticmethod
@@ -183,7 +183,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
         )
 
     def _run(self, command: str, instance: Instance, sandbox: Sandbox) -> ExecResult:
-        """In a process of its own, so that nothing it sets reaches the next.
+        """Run in a process of its own, so that nothing it sets reaches the next.
 
         What the session's own shell says, that a process was killed and its number, is nobody's.
         """
@@ -196,7 +196,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
         return result
 
     def _exception(self) -> str:
-        """Whatever else there is to say about the last command."""
+        """Further remarks on the last command."""
         notes = []
         if self._last_result.timed_out:
             notes.append(f"stopped: it ran longer than {self._command_timeout_s:g} s")
@@ -232,7 +232,7 @@ def submission_of(result: ExecResult) -> str | None:
 
 
 def sandboxes_of(config: SweEnvConfig, opener: Opener | None = None) -> Sandboxes:
-    """Of the kind that fits this machine unless one is named; with an image where it has them."""
+    """Sandboxes of the named kind, else one that fits this machine; with images where it can."""
     kind = config.sandbox.type
     if kind == "auto":
         kind = "docker" if opener is not None else usual_kind(config, find_engine())

@@ -1,6 +1,6 @@
 """One run of an instance's tests over a patched repository, in a sandbox that nothing has touched.
 
-What goes wrong is told apart: `PatchFails` is the patch's doing and worth nothing, an
+Failures are told apart: `PatchFails` is the patch's doing and worth nothing, an
 `EvaluationFailed` may be anybody's, any other EnvError no patch can bring about.
 """
 
@@ -21,7 +21,7 @@ MAX_LOG_BYTES = 32 << 20
 MAX_TEST_FILE_BYTES = 2 << 20
 GIT_TIMEOUT_S = 120.0
 _DISK_FULL = "[disk full"
-"""What the Docker sandbox puts under the output of a command that it killed for writing."""
+"""Text that the Docker sandbox appends to the output of a command that it killed for writing."""
 _GIT = "git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c safe.directory='*'"
 
 
@@ -43,7 +43,7 @@ class Evaluations:
     timeout_s: float
 
     def run(self, patch: Patch, script: str) -> TestOutput:
-        """What the tests of a script write once the patch is applied."""
+        """Output of a script's tests once the patch is applied."""
         marks = Marks()
         script = marked(script, marks)
         sandbox = self.open_fresh()
@@ -180,9 +180,9 @@ class Evaluations:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What became of the eval script."""
+    """Result of the eval script."""
 
     log: str | None
-    """None for one that is too long."""
+    """Log of the run; None for one that is too long."""
     timed_out: bool
     disk_full: bool

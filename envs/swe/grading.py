@@ -23,7 +23,7 @@ from clawrl_gym.envs.swe.script import swebench_log
 from clawrl_gym.envs.swe.twin_runs import gold_patch, require_twins_fail
 
 MAX_FILES = 5_000
-"""Of a patch; git takes minutes over more."""
+"""Most files of a patch; git takes minutes over more."""
 MAX_NAMED = 10
 """Tests and files that a report names; further tests are counted."""
 _MACHINE_FAULTS = frozenset((126, 127))
@@ -35,11 +35,11 @@ _PATCHES_FAULTS = frozenset(("out_of_memory",))
 
 @dataclass(frozen=True, slots=True)
 class PatchGrade:
-    """What a patch earned, and why not more."""
+    """Reward of a patch, and why it is not higher."""
 
     reward: float
     report: str
-    """For whoever learns from the episode; no prompt of the episode has it."""
+    """Report for training and for people; no prompt of the episode has it."""
     tests: Mapping[str, str] = field(default_factory=dict)
     """Status of the instance's tests as swebench calls it; those that did not run are missing."""
     trusted: bool = True
@@ -80,7 +80,7 @@ def _grade(evaluations: Evaluations, parsed: Patch) -> PatchGrade:
 
 
 def _source_patch(instance: Instance, parsed: Patch) -> Patch:
-    """What is graded of a patch. Raises PatchFails."""
+    """The part of a patch that is graded. Raises PatchFails."""
     if not parsed.files:
         raise PatchFails("nothing of the patch can be applied" if parsed.left_out
                          else "the patch is empty")  # fmt: skip

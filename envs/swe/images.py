@@ -17,7 +17,7 @@ SWE_GYM_REPOSITORIES = frozenset((
 ))  # fmt: skip
 """In lower case. Its rows have the fields of SWE-bench's; only the repositories tell them apart."""
 _FIELDS = ("image", "image_name", "docker_image")
-"""Of 5.x and our own; of SWE-smith; of R2E-Gym."""
+"""Fields with the image: of 5.x and our own; of SWE-smith; of R2E-Gym."""
 
 
 def image_of(row: Mapping[str, object]) -> str:

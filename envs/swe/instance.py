@@ -63,7 +63,7 @@ class Instance:
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the agent's commands."""
     family: str = ""
-    """For curves: the repository, or the corpus's name of it."""
+    """Family for curves: the repository, or the corpus's name of it."""
     version: str = ""
     difficulty: int = 1
     """1 where nothing rates the instances."""

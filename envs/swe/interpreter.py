@@ -17,9 +17,9 @@ from clawrl_gym.core.errors import TaskError
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 _SYSTEM = ("/usr", "/bin", "/lib")
-"""What a sandbox has anyway."""
+"""Folders that every sandbox has."""
 _MARKS = ("pyvenv.cfg", "conda-meta")
-"""What a folder has that is an environment of Python, and no folder of other things."""
+"""Files that mark a Python environment and no other folder."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -57,7 +57,7 @@ def interpreter_at(path: str) -> Interpreter:
             "to make one: python3 -m venv FOLDER && FOLDER/bin/pip install pytest ..."
         )
     if not os.access(python, os.X_OK):
-        raise TaskError(f"got the Python {path!r}, which is no program here")
+        raise TaskError(f"got the Python {path!r}, which is not a program here")
     folders = [prefix, *_bases(prefix, python)]
     outside = [folder for folder in folders if not folder.is_relative_to("/usr")]
     return Interpreter(path, {str(folder): str(folder.resolve()) for folder in outside}, False)

@@ -29,7 +29,7 @@ _SPLITS: Mapping[str, Split] = {
     "validation": "heldout",
     "dev": "heldout",
 }
-"""What a file's or folder's name says about the rows in it, when a folder has both."""
+"""Split named by a file or folder, when a folder has both."""
 _TASK_FILES = {
     "patch": "gold.patch",
     "test_patch": "test.patch",
@@ -199,7 +199,7 @@ def _read_parquet(path: Path) -> Iterator[object]:
     try:
         yield from pyarrow.parquet.read_table(path).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
-        raise TaskError(f"{path}: no Parquet file that can be read: {error}") from error
+        raise TaskError(f"{path}: not a readable Parquet file: {error}") from error
 
 
 def _read_hub(name: str, split: str) -> Iterator[object]:
@@ -272,4 +272,4 @@ def _loads(text: str, where: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         cure = "" if is_whole(text) else ", expected text in UTF-8"
-        raise TaskError(f"{where}: no JSON: {error}{cure}") from error
+        raise TaskError(f"{where}: not JSON: {error}{cure}") from error

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_MEMORY_BYTES = 4 << 30
 Parser = Callable[[str, "TestSpec"], dict[str, str]]
-"""From a log to the status of each test."""
+"""Function from a log to the status of each test."""
 _PARSERS = ("c", "go", "java", "javascript", "php", "python", "ruby", "rust")
 
 
@@ -54,7 +54,7 @@ def main() -> None:
         signal.setitimer(signal.ITIMER_REAL, request["timeout_s"])  # ends an orphan too
         try:
             answer = _ANSWERS[request["kind"]](request)
-        except Exception as error:  # noqa: BLE001 - the border: told to the owner
+        except Exception as error:  # noqa: BLE001 - the border: reported to the owner
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(json.dumps(answer) + "\n")
@@ -98,7 +98,7 @@ def _read(request: LogRequest) -> dict[str, object]:
 
 
 def _grade(request: LogRequest) -> dict[str, object]:
-    """What swebench reports on a log, and why when it finds no results in it."""
+    """swebench's report on a log, and why when it finds no results in it."""
     grading = _swebench("grading")
     spec = _spec(request)
     cases = [*spec.FAIL_TO_PASS, *spec.PASS_TO_PASS]
@@ -192,7 +192,7 @@ def _marked(line: str, whole: Mapping[str, list[str]], marks: dict[str, str]) ->
 
 
 def _status_of(line: str) -> str:
-    """What pytest says of a test on a line, before its id or behind it; may be empty."""
+    """pytest's status of a test on a line, before its id or behind it; may be empty."""
     words = line.split()
     if words and words[0] in _STATUSES:
         return words[0]
@@ -200,7 +200,7 @@ def _status_of(line: str) -> str:
 
 
 _BEHIND_AN_ID = r"(?=\s*$|\s+(?:[-\[(.:]|PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS))"
-"""What may follow: a reason, progress, a time, a status. Any other word is of a longer id."""
+"""Text that may follow: a reason, progress, a time, a status. Any other word is of a longer id."""
 _FAILING = frozenset(("FAILED", "ERROR"))
 _STATUSES = _FAILING | {"PASSED", "SKIPPED", "XFAIL", "XPASS"}
 

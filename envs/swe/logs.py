@@ -34,16 +34,16 @@ _ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHON_DOTENV_DISABLED": "1
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """What swebench finds in a log."""
+    """Results that swebench finds in a log."""
 
     resolved: bool
     no_result: str
     """Empty, or why there are no results: `nothing` (no test reported), or `contradiction` (no
     test failed, but the command says that one did)."""
     failed_to_pass: tuple[str, ...]
-    """Of FAIL_TO_PASS, those that do not pass."""
+    """Tests of FAIL_TO_PASS that do not pass."""
     broken: tuple[str, ...]
-    """Of PASS_TO_PASS, those that do not pass any more."""
+    """Tests of PASS_TO_PASS that no longer pass."""
     tests: Mapping[str, str]
     """Status of the instance's tests; those that did not run are missing."""
     infra: str
@@ -52,7 +52,7 @@ class LogReport:
 
 @dataclass(frozen=True, slots=True)
 class ParserRegistry:
-    """What swebench knows by name."""
+    """Names of the parsers that swebench has."""
 
     parsers: frozenset[str]
     repositories: Mapping[str, str]

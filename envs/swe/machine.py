@@ -1,4 +1,4 @@
-"""What this machine gives to SWE: which sandbox, and which repositories of the corpus run in it.
+"""Support of this machine for SWE: which sandbox, and which repositories of the corpus run in it.
 
 Without a Docker engine the corpus runs in bubblewrap, less the repositories whose test frameworks
 this machine lacks. Instances of data sets live in images, which need an engine.
@@ -84,7 +84,7 @@ def require_package(name: str, use: str) -> None:
 
 
 def usual_kind(config: SweEnvConfig, search: EngineSearch) -> str:
-    """What `sandbox=auto` stands for: bubblewrap where nothing answers, names or wants Docker."""
+    """Kind behind `sandbox=auto`: bubblewrap where nothing answers, names or needs Docker."""
     if _wants_docker(config):
         return "docker"
     answers = search.address is not None or search.named

@@ -1,4 +1,4 @@
-"""What an agent reads after a command, in mini-swe-agent's form."""
+"""The observation after a command, in mini-swe-agent's form."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class NotApplicable(PatchRefused):
 
 @dataclass(frozen=True, slots=True)
 class FilePatch:
-    """What a patch does to one file."""
+    """Changes of a patch to one file."""
 
     old: str | None
     """Path before; None for a file that is created."""
@@ -74,7 +74,7 @@ class Patch:
 
     files: tuple[FilePatch, ...] = ()
     left_out: tuple[str, ...] = ()
-    """What else the text changes and is not applied, each in words."""
+    """Other changes in the text, which are not applied, each in words."""
 
     @property
     def paths(self) -> frozenset[str]:
@@ -95,7 +95,7 @@ class Patch:
         return "".join(file.text for file in self.files)
 
     def reversed(self) -> Patch:
-        """What undoes it."""
+        """The patch that undoes it."""
         return Patch(tuple(_reversed(file) for file in self.files))
 
 
@@ -167,7 +167,7 @@ def without_prefixes(old: str, new: str) -> tuple[str, str]:
 
 
 def _is_git(part: str) -> bool:
-    """As other file systems could read it, too."""
+    """Whether it is git's folder, also as other file systems could read it."""
     plain = part.casefold().rstrip(". ").replace("\u200c", "").replace("\u200d", "")
     return plain in (".git", "git~1")
 

@@ -28,7 +28,7 @@ from clawrl_gym.envs.swe.patch import (
 
 MAX_PATCH_BYTES = 10_000_000
 MAX_BLANKS_LOST = 3
-"""Empty context lines at the end of a patch that whoever trimmed the text may have cut."""
+"""Empty context lines at the end of a patch that trimming may have cut."""
 _RETURNED_HEAD = re.compile(r"^(?:diff --git .*|--- .*\r\n\+\+\+ .*)\r$", re.M)
 _COMBINED = re.compile(r"diff --(?:cc|combined) ")
 _COLOURED_HEAD = re.compile(r"^\x1b\[[\d;]*mdiff --git ", re.M)
@@ -90,7 +90,7 @@ def _without_frame(text: str) -> str:
 
 @dataclass(slots=True)
 class _Header:
-    """What the lines before a file's hunks say."""
+    """Content of the lines before a file's hunks."""
 
     old: str | None = None
     new: str | None = None
@@ -105,7 +105,7 @@ class _Header:
 
     @property
     def changes_something(self) -> bool:
-        """Without a hunk; a file that goes so is one that was empty."""
+        """Whether it changes a file without a hunk; a file deleted this way was empty."""
         if self.deleted and self.index and not self.index.startswith(_EMPTY_BLOB):
             return False
         is_moved = self.old != self.new
@@ -138,7 +138,7 @@ class _Header:
         return True
 
     def read(self, read: Callable[[str], str], text: str) -> str | None:
-        """What is read; None, and the problem kept, for what is not applied."""
+        """The text that is read; None, and the problem recorded, where it cannot be applied."""
         try:
             return read(text)
         except NotApplicable as problem:
@@ -153,13 +153,13 @@ class _PatchLines:
         self._lines = lines
         self._at = 0
         self.left_out: list[str] = []
-        """What is not applied of the files so far."""
+        """Parts of the files so far that are not applied."""
         self.paths_left_out: set[str] = set()
         """A later part of such a file cannot be applied either."""
         self._has_prefixes = _has_prefixes(lines)
 
     def files(self) -> Iterator[FilePatch]:
-        """Those that can be applied."""
+        """Files that can be applied."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
             header, file = _Header(), None
@@ -343,7 +343,7 @@ def _has_prefixes(lines: Iterable[str]) -> bool:
 
 
 def _without_first(name: str | None) -> str | None:
-    """Without a prefix that git is known to write."""
+    """The name without a prefix that git is known to write."""
     first, _, rest = (name or "").partition("/")
     return rest if name is not None and first in _PREFIXES and rest else name
 

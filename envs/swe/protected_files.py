@@ -83,7 +83,7 @@ class ProtectedFiles:
 
     @classmethod
     def named_by(cls, test_ids: Iterable[str]) -> ProtectedFiles:
-        """Those of a repository of which nothing but its tests is known."""
+        """Protected files of a repository of which nothing but its tests is known."""
         return cls(frozenset(), frozenset(files_named_by(test_ids)), frozenset())
 
     def protects(self, path: str) -> bool:

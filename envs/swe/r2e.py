@@ -27,7 +27,7 @@ _NOTES = (
     "expected_test_output.json", "execution_result.json", "parsed_commit.json", "syn_issue.json",
     "modified_files.json", "modified_entities.json",
 )  # fmt: skip
-"""Of older images: what the solution changes, and what its tests say."""
+"""Files of older images: what the solution changes, and the results of its tests."""
 _ISSUE = re.compile(r"\[ISSUE\](.*)\[/ISSUE\]", re.DOTALL)
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _TEST_FOLDERS = frozenset(("test", "tests", "Test", "Tests"))
@@ -128,7 +128,7 @@ class _Commit(_Part):
 
 
 class _Runs(_Part):
-    """What the tests printed."""
+    """The tests' output."""
 
     old_commit_res_stdout: str | None = None
     new_commit_res_stdout: str | None = None

@@ -46,7 +46,7 @@ _QUIET = {
 """Nobody pages, and no bar moves, where nobody watches."""
 _COMMIT = f"{GIT_IDENTITY} git commit -q -m 'the repository'"
 _BY_PRODUCTS = ("__pycache__/", "*.pyc", ".pytest_cache/", "node_modules/", ".venv/")
-"""What running the code leaves; no part of a patch."""
+"""Files that running the code leaves; no part of a patch."""
 _GIT = (
     "GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_ATTR_NOSYSTEM=1 "
     'git --git-dir="$work/r/.git" --work-tree=. -c core.autocrlf=false -c core.fileMode=true '
@@ -67,7 +67,7 @@ _ACTIVATE = """
 if [ -f /opt/miniconda3/bin/activate ] && [ -d /opt/miniconda3/envs/testbed ]; then
 . /opt/miniconda3/bin/activate testbed; fi
 """
-"""What an image's login shell would set; carried out once, and every command inherits it."""
+"""Settings of an image's login shell; carried out once, and every command inherits them."""
 _FORGET_LATER = """
 if git rev-list --max-count=1 --all --reflog --not HEAD 2>/dev/null | grep -q .; then
   git for-each-ref --no-merged HEAD --format='delete %(refname)' | git update-ref --stdin
@@ -86,7 +86,7 @@ class Repository:
 
     sandbox: Sandbox
     base: str
-    """The tree that changes are told against."""
+    """The tree that changes are compared with."""
 
     def close(self) -> None:
         self.sandbox.close()
@@ -94,12 +94,12 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryChanges:
-    """What an agent changed, or why it cannot be told."""
+    """Changes of an agent, or why they cannot be told."""
 
     patch: str
     failure: str = ""
     left_out: tuple[str, ...] = ()
-    """What git cannot tell the changes of, such as a repository in the repository."""
+    """Parts whose changes git cannot tell, such as a repository in the repository."""
 
 
 def open_repository(
@@ -133,7 +133,7 @@ def open_repository(
 
 
 def _spec_of(instance: Instance, capabilities: SandboxCapabilities) -> SandboxSpec:
-    """What is shown of this machine not every kind shows; an image has its own."""
+    """The sandbox's spec; not every kind shows folders of this machine; an image has its own."""
     roots = instance.import_roots
     env = dict(_QUIET) | ({"PYTHONPATH": ":".join(roots)} if roots else {})
     mounts = dict[str, str]()

@@ -38,7 +38,7 @@ _EVAL_TYPES = ("pass_and_fail", "fail_only")
 
 @dataclass(frozen=True, slots=True)
 class RowDefaults:
-    """What stands for what rows leave out."""
+    """Defaults for fields that rows leave out."""
 
     log_parser: str | None = None
     test_command: str | None = None
@@ -87,7 +87,7 @@ def instance_of(row: Row, split: Split, defaults: RowDefaults) -> Instance:
 
 
 def _unpacked(instance: Instance, reader: _Fields) -> Instance:
-    """With the repository that lies packed beside the row, and the Python that runs its tests."""
+    """The instance with the repository archived beside the row, and the Python for its tests."""
     path = reader.text(ARCHIVE_FIELD)
     archive = open_archive(path)
     if reader.text("repository_sha256") != archive.sha256:

@@ -47,7 +47,7 @@ COMMANDS = {
     "sympy/sympy": "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' "
     f"bin/test -C --verbose {_FILES}",
 }
-"""How the repositories of SWE-bench run test files, for rows from before rows told it."""
+"""Test commands of SWE-bench's repositories, for old rows without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class TestOutput:
-    """What the tests wrote."""
+    """Output of the tests."""
 
     __test__ = False
     text: str
     exit_code: int | None
-    """Of the test command; None when the script does not record it."""
+    """Exit code of the test command; None when the script does not record it."""
     forged: bool
     """The tests wrote a mark themselves."""
 
@@ -154,7 +154,7 @@ def make_script(
 
 
 def preparation(script: str) -> str:
-    """What a script does before its tests begin."""
+    """The part of a script before its tests begin."""
     lines = script.split("\n")
     return "\n".join(lines[: _start_line(lines)]) + "\n"
 

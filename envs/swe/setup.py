@@ -15,7 +15,7 @@ GIT_IDENTITY = (
     "GIT_COMMITTER_NAME=base GIT_COMMITTER_EMAIL=base@localhost "
     "GIT_COMMITTER_DATE='2024-01-01T00:00:00Z'"
 )
-"""Whose commits are made here, and when: the same tree is always the same commit."""
+"""Author and time of commits: the same tree is always the same commit."""
 _FORGET = """
 git for-each-ref --format='delete %(refname)' | grep -vx "delete $(git symbolic-ref -q HEAD)" |
   git update-ref --stdin

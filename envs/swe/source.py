@@ -158,7 +158,7 @@ class _SourcePerSplit:
 
     @property
     def selection(self) -> Selection:
-        """Of the rows: the corpus is used whole."""
+        """Selection of the rows: the corpus is used whole."""
         return selection_of(self.train) or selection_of(self.heldout) or Selection(0)
 
     def ids(self, split: Split) -> Sequence[str]:
@@ -243,7 +243,7 @@ def _refuse_verified(rows: Mapping[str, Row], allowed: bool, where: str) -> None
         raise ConfigError(
             f"{len(verified_names)} of the {len(rows)} instances of {where!r} are SWE-bench "
             f"Verified's (such as {verified_names[0]!r}), a benchmark: give them as env.heldout, "
-            "or say env.train_on_verified=true to train on them"
+            "or set env.train_on_verified=true to train on them"
         )
 
 
@@ -263,7 +263,7 @@ def _refuse_shared(train: Mapping[str, Row], heldout: Mapping[str, Row]) -> None
 
 
 def _contents(row: Row) -> list[str]:
-    """What makes a row the same problem as another, whatever their ids."""
+    """Fields that make a row the same problem as another, whatever their ids."""
     repo = repository_of(row)
     fields = ("patch", "problem_statement")
     texts = ((field, "".join(str(row.get(field) or "").split())) for field in fields)

@@ -26,9 +26,9 @@ LEAST_PAIRS, MOST_PAIRS = 2, 5
 """Runs come in pairs, in each of which every test and its twin are met once: as many as a test has
 expectations."""
 BUDGET_S = 60.0
-"""After it no further pair begins."""
+"""Seconds after which no further pair begins."""
 MAX_OTHERS = 12
-"""Tests that pass before the fix, too, and have twins: so many of those in the same files."""
+"""Most tests in the same files that also pass before the fix, and have twins."""
 _MAX_KEPT = 200
 _prepared: dict[tuple[str, str], Mapping[str, str]] = {}
 """Test files that had to be asked of a sandbox, by instance and script."""
@@ -58,11 +58,11 @@ def require_twins_fail(evaluations: Evaluations, patch: Patch) -> frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """What stands in a run's test files."""
+    """Drawn values of a run's test files."""
 
     twins: tuple[TestTwin, ...]
     standing: frozenset[TestTwin]
-    """In the places of their tests."""
+    """Twins in the places of their tests."""
     option: int
 
     def files(self, originals: Mapping[str, str]) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """A shell in a sandbox, and tasks for it."""
 
 GYM_ID = "ClawRL/Terminal-v0"
-"""What `gymnasium.make` takes."""
+"""Id for `gymnasium.make`."""
 GYM_CLASS = "clawrl_gym.envs.terminal.env:TerminalEnv"
-"""What it makes."""
+"""Class that it makes."""

@@ -16,10 +16,10 @@ _MAX_TURNS = 10_000
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--command-timeout", type=float, default=600.0, metavar="SECONDS", help="of one command"
+        "--command-timeout", type=float, default=600.0, metavar="SECONDS", help="for one command"
     )
-    parser.add_argument("--memory-mb", type=int, default=2048, help="of one sandbox")
-    parser.add_argument("--disk-mb", type=int, default=1024, help="of one sandbox")
+    parser.add_argument("--memory-mb", type=int, default=2048, help="memory of one sandbox")
+    parser.add_argument("--disk-mb", type=int, default=1024, help="disk of one sandbox")
 
 
 def _sandbox(args: argparse.Namespace, sandbox: Mapping[str, object]) -> dict[str, object]:

@@ -19,7 +19,7 @@ FORM = (
     "\n\nEvery reply looks like this, with one command or several in the block:\n\n"
     "```bash\nls -l\n```\n\nAnd the last one like this:\n\n```bash\nsubmit\n```"
 )
-"""For a policy that does not know it."""
+"""Description of the reply's form for a policy that does not know it."""
 
 _BLOCK = re.compile(r"```(?:bash|sh)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 

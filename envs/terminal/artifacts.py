@@ -1,4 +1,4 @@
-"""What a grader on a machine of its own gets of the agent's: plain data, within bounds.
+"""Files of the agent that reach a grader on a machine of its own: plain data, within bounds.
 
 Files and folders travel, with nine permission bits and their times; devices, pipes and sockets do
 not, nor does anything at another place than those that were asked for. A symbolic link could point
@@ -25,7 +25,7 @@ from clawrl_gym.envs.terminal.task import Artifact
 MAX_FILES = 50_000
 _PACK_S = 60.0
 _MOST_LINKS = 40
-"""How many links in a row are followed."""
+"""Most links in a row that are followed."""
 _MODULE = re.compile(r"\.(py|so|pyd)$")
 _GIT_SIGNS = ("HEAD", "objects", "refs", "commondir")
 _GIT_CONFIGS = ("config", "config.worktree")
@@ -45,7 +45,7 @@ def everything(path: str, data: bytes | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """What of an archive is taken."""
+    """Filter of what is taken from an archive."""
 
     places: tuple[str, ...]
     """Absolute paths: what is at them and below."""
@@ -60,7 +60,7 @@ def collect_artifacts(
     max_bytes: int,
     is_data: Wanted = everything,
 ) -> list[bytes]:
-    """What there is of the artifacts, in order, together at most `max_bytes`.
+    """The artifacts that exist, in order, together at most `max_bytes`.
 
     In folders only what `is_data` says is taken; a file that is declared itself always is.
     """
@@ -90,7 +90,7 @@ def pack_artifact(
 
 
 def pack(sandbox: Sandbox, arguments: str, max_bytes: int, before: str = "") -> bytes | None:
-    """What tar makes of these arguments below /; None for what cannot be packed or is too large.
+    """A tar archive of these arguments below /; None where it cannot be packed or is too large.
 
     `before` is run first, in the same subshell. Raises SandboxError when the sandbox is dead.
     """
@@ -123,7 +123,7 @@ def unpack(sandbox: Sandbox, archive: bytes) -> str:
 
 
 def module_names(raw: bytes) -> set[str]:
-    """Of Python modules and packages in an archive, whatever folder they are in."""
+    """Names of Python modules and packages in an archive, in any folder."""
     try:
         with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
             names = {posixpath.basename(m.name) for m in archive if m.isdir() or m.isreg()}
@@ -155,7 +155,7 @@ def cleaned(raw: bytes, plain: Plain, max_bytes: int) -> bytes | None:
 def _members(
     old: tarfile.TarFile, plain: Plain, max_bytes: int
 ) -> Iterator[tuple[tarfile.TarInfo, bytes | None]]:
-    """What is taken, links last: nothing is ever written through one."""
+    """Members that are taken, links last: nothing is ever written through one."""
     links: dict[str, str] = {}
     taken = list[str]()
     repositories = _repositories(old)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from clawrl_gym.envs.terminal.task import FinalFiles
 
 _USUAL_MODES = (0o644, 0o755, 0o600, 0o700, 0o444, 0o400, 0o640, 0o664, 0o775, 0o777)
-"""Of files, for what a check on permissions could say."""
+"""Usual modes of files, as alternatives in a check on permissions."""
 
 
 class Checked(ABC):
@@ -26,7 +26,7 @@ class Checked(ABC):
 
     @abstractmethod
     def failure(self, files_left: FinalFiles) -> str | None:
-        """What is wrong with what was left; None when nothing is."""
+        """What is wrong with the files that were left; None when nothing is."""
 
     def passed(self, files_left: FinalFiles) -> bool:
         return self.failure(files_left) is None
@@ -179,13 +179,13 @@ class CommitHolds(Checked):
 
 
 def _content_failures(path: str) -> tuple[str, str]:
-    """What is said of a file that is missing, and of one with other content."""
+    """Failures of a file that is missing, and of one with other content."""
     name = _display_name(path)
     return f"{name} is missing", f"{name} does not hold what was asked for"
 
 
 def _unread(path: str, files_left: FinalFiles) -> str:
-    """What is said of a file that could not be read."""
+    """Failure of a file that could not be read."""
     there = files_left.mode(path) is not None
     return f"{_display_name(path)} {'cannot be read as a file' if there else 'is missing'}"
 
@@ -199,7 +199,7 @@ def _display_name(path: str) -> str:
 
 
 MAX_UNPACKED_BYTES = 1 << 20
-"""What a compressed file may hold; more counts as wrong content."""
+"""Most bytes that a compressed file may hold; more counts as wrong content."""
 
 
 def tar_files(data: bytes) -> dict[str, bytes] | None:

@@ -86,7 +86,7 @@ def _service(text: str, where: str, main: str) -> dict[str, object]:
 
 
 def _refuse(service: Mapping[str, object], where: str) -> None:
-    """What opens the host, and what is not carried out."""
+    """Refuse keys that open the host or are not supported."""
     refused = sorted(map(str, set(service) - WITHOUT_EFFECT - CARRIED_OUT))
     if service.get("network_mode", "bridge") not in ("bridge", "none", "default"):
         refused.append(f"network_mode: {service['network_mode']}")

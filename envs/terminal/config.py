@@ -47,9 +47,9 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     command_timeout_s: float = Field(10.0, gt=0)
     grader_timeout_s: float = Field(60.0, gt=0)
     verifier: VerifierMode = "auto"
-    """Of a folder's tasks, where the verifier runs: `separate`, in a sandbox of its own to which
-    the work folder and what the task names travel as data; `shared`, likewise, with all that the
-    agent left beside the system; `in_place`, in the agent's own, with what it installed. `auto`:
+    """Where the verifier of a folder's tasks runs: `separate`, in a sandbox of its own to which the
+    work folder and what the task names travel as data; `shared`, likewise, with all that the agent
+    left beside the system; `in_place`, in the agent's own, with what it installed. `auto`:
     separate, but shared where task.toml asks for it. Only separate grades are trusted."""
     only_trusted: bool = False
     """Leave out tasks whose grades are not trusted."""

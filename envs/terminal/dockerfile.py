@@ -50,7 +50,7 @@ class RunStep:
 
 @dataclass(slots=True)
 class Dockerfile:
-    """What a Dockerfile asks for, in order."""
+    """Instructions of a Dockerfile, in order."""
 
     base: str = ""
     workdir: str = "/"

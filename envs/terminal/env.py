@@ -199,7 +199,7 @@ def observation_of(result: ExecResult) -> str:
 
 
 def single_commands(count: int) -> str:
-    """Line of the system message about a task that ends by itself after so many commands."""
+    """Line of the system message about a task that ends by itself after `count` commands."""
     if count > 1:
         return f"This task is graded after {count} commands, or at submit."
     return (

@@ -39,7 +39,7 @@ class FolderTasks:
 
     root: Path
     folders: Mapping[str, Path]
-    """By task id."""
+    """Folders by task id."""
     named_splits: Mapping[str, Split]
     """Where the folder itself says which split a task is of; empty where it does not."""
     features: SandboxFeatures
@@ -70,7 +70,7 @@ class FolderTasks:
 
     @functools.cached_property
     def selection(self) -> Selection:
-        """What can be used. Raises TaskError with the reasons when nothing can."""
+        """Usable tasks. Raises TaskError with the reasons when there are none."""
         looks = {task_id: self._look(task_id) for task_id in sorted(self.folders)}
         left_out = tuple(
             LeftOut(name, look.problem) for name, look in looks.items() if look.problem is not None
@@ -82,7 +82,7 @@ class FolderTasks:
         return selection
 
     def ids(self, split: Split) -> list[str]:
-        """Of the tasks that can be used. Raises TaskError when none can."""
+        """Ids of the usable tasks. Raises TaskError when there are none."""
         left_out = {entry.name for entry in self.selection.left_out}
         return sorted(
             task_id
@@ -177,15 +177,15 @@ def _feed(digest: hashlib._Hash, value: object, contexts: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What trying a task has told."""
+    """Result of trying a task."""
 
     problem: str | None
     """Why it cannot be used."""
     trusted: bool = True
     key: str = ""
-    """As `Task.key`."""
+    """The task's `Task.key`."""
     repaired: tuple[str, ...] = ()
-    """As `Task.repaired`."""
+    """The task's `Task.repaired`."""
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -221,7 +221,7 @@ def _is_verified(folder: Path, state: tuple[object, ...]) -> bool:
 
 
 def _state(folder: Path) -> tuple[object, ...]:
-    """What changes whenever a file below the folder does."""
+    """A value that changes whenever a file below the folder does."""
     return tuple(_entries(folder))
 
 
@@ -241,7 +241,7 @@ def _is_task(folder: Path) -> bool:
 
 
 class Layout(Protocol):
-    """What each of the two modules has."""
+    """Interface of the two modules."""
 
     def load_task(
         self, task_id: str, split: Split, folder: Path, features: SandboxFeatures

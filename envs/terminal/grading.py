@@ -1,4 +1,4 @@
-"""From what the agent left to a reward, and to a report that says what failed.
+"""Grades what an agent left: a reward, and a report that says what failed.
 
 Checks are read from outside, so a task that has only checks trusts nothing inside the sandbox.
 A bash grader runs on a machine of its own to which data travels (`Task.takes`), or in a fresh
@@ -36,9 +36,9 @@ MAX_ENTRIES = 10_000
 PROBE_TIMEOUT_S = 10.0
 
 MAX_REPORTED_CHARS = 400
-"""Of a grader's output; its last lines are reported."""
+"""Most characters of a grader's output; its last lines are reported."""
 MAX_REPORTED_FAILURES = 10
-"""Of a run of pytest."""
+"""Most reported failures of a run of pytest."""
 TESTS = "/tests"
 """Where graders' files go in the layouts of users' tasks."""
 _ABOVE_TESTS = (
@@ -78,7 +78,7 @@ def report_of_output(result: ExecResult, timeout_s: float) -> str:
 
 
 class SandboxFiles:
-    """What stands in a sandbox, relative to the task's working directory."""
+    """Files of a sandbox, relative to the task's working directory."""
 
     def __init__(self, sandbox: Sandbox, workdir: str) -> None:
         self._sandbox = sandbox
@@ -162,7 +162,7 @@ def _failed_checks(task: Task, files_left: SandboxFiles) -> list[str]:
 def _grade_apart(
     task: Task, machine: MachineSpec, left: Sandbox, timeout_s: float, machines: Machines
 ) -> Grade:
-    """On the grader's own machine, to which only what `Task.takes` says has travelled."""
+    """Grade on the grader's own machine, to which only what `Task.takes` says has travelled."""
     verifier, workdir = machines.open(machine, f"the verifier of task {task.id!r}")
     try:
         with agents_doing(machines, machine, "grading ended the verifier's machine"):
@@ -184,7 +184,7 @@ def _grade_on(
 
 
 def _run_grader(task: Task, fresh: Sandbox, timeout_s: float, exports: str = ":") -> Grade:
-    """What the agent may have caused is a reward of 0, and said."""
+    """A failure that the agent may have caused is a reward of 0, and is reported."""
     obstacle = _clear(task, fresh)
     if obstacle:
         return Grade(0.0, report_of([obstacle]))
@@ -210,7 +210,7 @@ def _run_grader(task: Task, fresh: Sandbox, timeout_s: float, exports: str = ":"
 
 
 def _read_reward(paths: Sequence[str], fresh: Sandbox) -> float:
-    """Of the first file that there is. Raises EnvError for none, or for what is no number."""
+    """Reward in the first file that exists. Raises EnvError for none, or for what is no number."""
     for path in paths:
         try:
             return parse_reward(fresh.read(path, MAX_READ_BYTES), path)

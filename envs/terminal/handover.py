@@ -1,4 +1,4 @@
-"""From the agent's machine to the verifier's: what was worked on travels, as data.
+"""Transfer from the agent's machine to the verifier's: what was worked on travels, as data.
 
 The verifier's machine is made as the agent's was, from the task's own image and steps. Then what
 the agent left in the work folder, and at the places that the task's words and tests name, takes the
@@ -35,7 +35,7 @@ _NAME_ALL = (
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a fresh machine's shell finds."""
+    """Environment of a fresh machine's shell."""
 
     home: str
     path: tuple[str, ...]
@@ -53,12 +53,12 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """What a grader's command needs to know of what has travelled."""
+    """Facts about the transferred files that a grader's command needs."""
 
     exports: str = ""
     """Shell commands that set the variables which keep the machine's own programs first."""
     notes: tuple[str, ...] = ()
-    """What did not travel and perhaps should have, in words."""
+    """Notes on what was not transferred and perhaps should have been, in words."""
 
 
 def hand_over(
@@ -96,7 +96,7 @@ class _Both:
     verifier: Sandbox
     found: Surroundings
     max_bytes: int
-    """Of one archive."""
+    """Most bytes of one archive."""
     modules: set[str]
     """Names of the Python modules that the image has at the places; grows with each."""
 
@@ -149,7 +149,7 @@ def _replace(place: str, machines: _Both, *, is_work: bool) -> str:
 
 
 def _add_the_rest(machines: _Both, work: Sequence[str]) -> str:
-    """Whatever else the agent left beside the system, over what is there."""
+    """Add all else that the agent left beside the system, over what is there."""
     found, max_bytes = machines.found, machines.max_bytes
     raw = artifacts.pack(machines.agent, '-- "$@"', max_bytes, before=_NAME_ALL)
     spared = [entry for entry in found.path if entry.startswith("/")]

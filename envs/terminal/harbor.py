@@ -37,7 +37,7 @@ from clawrl_gym.envs.terminal.verifier import with_verifier
 
 REWARD_FILES = ("/logs/verifier/reward.json", "/logs/verifier/reward.txt")
 PUBLISHED = Artifact("/logs/artifacts")
-"""What a grader on a machine of its own always gets."""
+"""Artifact that a grader on a machine of its own always gets."""
 _COMPOSE_VARIABLES = {"MAIN_IMAGE_NAME": "", "CONTEXT_DIR": ".", "TEST_DIR": "/tests"}
 
 
@@ -159,7 +159,7 @@ def _part(
 
 
 def _mode(config: TaskToml, step: StepTable | None) -> str | None:
-    """What task.toml says of the verifier's environment; a step's word goes first."""
+    """The verifier's environment by task.toml; a step's value takes precedence."""
     said = [None if step is None else step.verifier.environment_mode]
     return next(filter(None, [*said, config.verifier.environment_mode]), None)
 
@@ -226,7 +226,7 @@ def _verifier_machine(
 def _machine_request(
     task_folder: TaskFolder, folder: str, environment: EnvironmentTable, user: str | None
 ) -> MachineRequest:
-    """What a folder and its table say together; the table goes first."""
+    """Machine request of a folder and its table together; the table takes precedence."""
     request = MachineRequest(folder)
     for name in ("docker-compose.yaml", "docker-compose.yml"):
         if task_folder.has(f"{folder}/{name}"):

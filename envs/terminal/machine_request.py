@@ -1,4 +1,4 @@
-"""From what a task says of its machine to a `MachineSpec` that the sandboxes at hand can be.
+"""Turns a task's wishes for its machine into a `MachineSpec` that the sandboxes at hand can be.
 
 Where sandboxes stand on images, those are taken or built as they stand. Elsewhere the part of a
 Dockerfile that needs no image is carried out; what cannot be is refused by name.
@@ -24,7 +24,7 @@ _ROOT = (None, "root", "0")
 
 @dataclass(frozen=True, slots=True)
 class MachineRequest:
-    """What a task says of a machine."""
+    """A task's requirements on a machine."""
 
     folder: str
     """Build context, relative to the task's folder."""
@@ -44,7 +44,7 @@ class MachineRequest:
 
 @dataclass(frozen=True, slots=True)
 class SandboxFeatures:
-    """What the sandboxes of an environment can stand on."""
+    """Features of an environment's sandboxes."""
 
     images: bool = False
     """Images of tasks can be had."""
@@ -58,7 +58,7 @@ class SandboxFeatures:
     only_trusted: bool = False
     """Tasks whose grades are not trusted are refused."""
     sandboxes: str = ""
-    """How they are made: what is known of a verifier holds for the same ones."""
+    """How they are made: findings about a verifier hold for the same ones."""
 
     @property
     def key(self) -> str:

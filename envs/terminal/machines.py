@@ -19,7 +19,7 @@ from clawrl_gym.envs.terminal.task import Health, Image, MachineSpec
 
 _LOG_FOLDERS = ("/logs/agent", "/logs/verifier", "/logs/artifacts")
 _STEP_S = 60.0
-"""For what takes no time, such as changing to a folder."""
+"""Seconds for quick steps, such as changing to a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ResolvedImage:
 
 
 class Machines:
-    """What opens the machines of one environment; looks each image up once."""
+    """Opens the machines of one environment; looks each image up once."""
 
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
@@ -40,12 +40,12 @@ class Machines:
 
     @property
     def opener(self) -> object:
-        """What opens the machines; None where that is the sandbox's own kind."""
+        """The opener of machines; None where that is the sandbox's own kind."""
         return self._sandboxes.opener
 
     @property
     def artifact_bytes(self) -> int:
-        """What a grader's machine has room for, packed and unpacked."""
+        """Room on a grader's machine in bytes, packed and unpacked."""
         return (self._sandboxes.limits.disk_mb << 20) // 3
 
     def open(self, machine: MachineSpec, label: str, *, now: bool = False) -> tuple[Sandbox, str]:

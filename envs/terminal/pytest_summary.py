@@ -1,4 +1,4 @@
-"""What pytest's short summary says of a test run, read against the tests that must have run.
+"""Reads pytest's short summary of a test run against the tests that must have run.
 
 A run without a summary has proved nothing. A skipped test has not passed: else skipping would
 solve a task.
@@ -16,7 +16,7 @@ _GOOD = ("PASSED", "XFAIL")
 
 
 def failures_of(output: str, expected: Sequence[str]) -> list[str]:
-    """What speaks against the task being solved; empty when it is.
+    """Reasons against the task being solved; empty when it is.
 
     All after the first header is read, so a summary that was printed beside the real one can only
     add failures. `expected`: names of test functions; each must be among those that passed.

@@ -1,4 +1,4 @@
-"""What every Python of a verifier's machine runs first: its own modules before the agent's.
+"""First code of every Python on a verifier's machine: its own modules before the agent's.
 
 A module of the work folder that has the name of one of the standard library, or of one that a
 library would like to import, would otherwise run inside the verifier. What the image itself has in

@@ -13,7 +13,7 @@ TRACES = frozenset(
     {".bash_history", ".cache", ".config", ".gnupg", ".lesshst", ".local", ".python_history",
      ".sqlite_history", ".ssh", ".viminfo", ".wget-hsts"}
 )  # fmt: skip
-"""What programs leave in a home folder by themselves."""
+"""Files that programs leave in a home folder by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class JsonIs(Checked):
 
     path: str
     value: str
-    """As JSON."""
+    """Value as JSON."""
 
     def failure(self, files_left: FinalFiles) -> str | None:
         content = files_left.read(self.path)

@@ -25,7 +25,7 @@ def open_source(config: TerminalEnvConfig) -> TaskSource[Task]:
         return generated_tasks(families, config.spare_replies)
     if config.spare_replies is not None:
         raise ConfigError(
-            f"env.spare_replies is of env.tasks={GENERATED!r} only, got env.tasks={tasks!r}: its "
+            f"env.spare_replies needs env.tasks={GENERATED!r}, got env.tasks={tasks!r}: its "
             "tasks say their budget already"
         )
     if tasks == COMPOSED:

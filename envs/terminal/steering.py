@@ -1,4 +1,4 @@
-"""What an agent could leave that runs by itself, or that steers the programs of a verifier.
+"""Files of an agent that run by themselves, or that steer the programs of a verifier.
 
 A verifier on a machine of its own gets what the agent left as data. These rules say what is none:
 start-up files of shells and interpreters, customising modules, bytecode without its source,

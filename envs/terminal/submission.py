@@ -27,12 +27,12 @@ class Submission:
 
     @classmethod
     def of(cls, action: str) -> Self | None:
-        """None for an action without the word: it is run as it is."""
+        """The submission; None for an action without the word: it is run as it is."""
         return cls(action.rstrip()) if _WORD.search(action) else None
 
     @property
     def is_bare(self) -> bool:
-        """Nothing else is to be run."""
+        """Whether nothing else is to be run."""
         return self.action.strip() == SUBMIT
 
     @property

@@ -60,7 +60,7 @@ class BuildStep:
     """One step that makes a task's machine: files, then a command."""
 
     files: Mapping[str, FileData] = field(default_factory=dict)
-    """By absolute path."""
+    """Files by absolute path."""
     command: str = ""
     """Bash; anything but exit code 0 is an error of the task."""
     timeout_s: float = 600.0
@@ -87,7 +87,7 @@ class Health:
     command: str
     interval_s: float = 5.0
     timeout_s: float = 30.0
-    """Of one attempt."""
+    """Seconds of one attempt."""
     start_period_s: float = 0.0
     """So long failures do not count."""
     start_interval_s: float = 5.0
@@ -161,7 +161,7 @@ class Task:
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the agent's shell."""
     grader_timeout_s: float | None = None
-    """None takes the environment's own."""
+    """Seconds for the grader; None: the environment's own limit."""
     image: Image | None = None
     """Docker: what the task runs in; None takes the environment's own."""
     user: str | None = None
@@ -184,14 +184,14 @@ class Task:
     """Told, submitted and graded one after the other on this task's machine, which is the only
     thing that counts of the task itself."""
     step_reward: Literal["mean", "final"] = "mean"
-    """How the rewards of the steps become the task's; what was never reached counts 0."""
+    """Rule that combines the rewards of the steps; a step that was never reached counts 0."""
     key: str = ""
     """Key of a user's task: names it by its files and its sandboxes, for what is known of its
     verifier (`verdicts.py`). Empty: the verifier is ours, and works."""
     repaired: tuple[str, ...] = ()
     """Its scripts that had Windows line ends or a byte order mark, which are gone here."""
     min_reward: float | None = None
-    """As a step: with less the steps after it are left out."""
+    """Least reward of a step: with less, the steps after it are left out."""
 
     @property
     def machine(self) -> MachineSpec:

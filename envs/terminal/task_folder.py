@@ -36,7 +36,7 @@ class TaskFolder:
     """Scripts that had Windows line ends or a byte order mark."""
 
     def __str__(self) -> str:
-        """As errors name it."""
+        """Name of the folder in errors."""
         return f"task folder {str(self.root)!r}"
 
     def path(self, relative: str) -> Path:
@@ -86,14 +86,14 @@ class TaskFolder:
         return replace(file, data=repaired)
 
     def scripts(self, relative: str) -> dict[str, FileData]:
-        """As `tree`, its scripts as `script` has them."""
+        """Files like `tree`, the scripts among them as `script` has them."""
         return {
             path: self.script(f"{relative}/{path}") if _is_script(path, file.data) else file
             for path, file in self.tree(relative).items()
         }
 
     def validated(self, name: str, model: type[ModelT], document: object) -> ModelT:
-        """What a file said, as a model. Raises TaskError naming the file and the key."""
+        """A file's content as a model. Raises TaskError naming the file and the key."""
         where = f"{self}: {name!r}"
         try:
             return model.model_validate(document)

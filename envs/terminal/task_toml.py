@@ -1,4 +1,4 @@
-"""What a Harbor task's task.toml says, checked; keys that Harbor itself ignores are ignored."""
+"""A Harbor task's task.toml, checked; keys that Harbor itself ignores are ignored."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class EnvironmentTable(_Table):
     allowed_hosts: list[str] | None = None
 
     def refused(self) -> dict[str, bool]:
-        """What no sandbox of ours gives, by name, and whether it is asked for."""
+        """Features that our sandboxes lack, by name, and whether each is asked for."""
         return {
             f"environment.os={self.os!r}": self.os != "linux",
             "gpus": bool(self.gpus or self.gpu_types),

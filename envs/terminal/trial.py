@@ -62,7 +62,7 @@ class Trial:
 
     @property
     def ended(self) -> bool:
-        """Nothing is left to be done or graded."""
+        """Whether nothing is left to be done or graded."""
         return self._sandbox is None
 
     @property
@@ -74,7 +74,7 @@ class Trial:
 
     @property
     def reward(self) -> float:
-        """Of all steps; what was never reached counts 0."""
+        """Reward of all steps; a step that was never reached counts 0."""
         earned = [graded.reward for graded in self._grades]
         if not self._task.steps:
             return earned[0] if earned else 0.0
@@ -83,7 +83,7 @@ class Trial:
 
     @property
     def report(self) -> str:
-        """Of the first step that was not solved, else of the last; empty before the first grade."""
+        """Report of the first unsolved step, else of the last; empty before the first grade."""
         wanting = [graded for graded in self._grades if graded.reward < 1.0]
         return (wanting or self._grades[-1:] or [Grade(0.0, "")])[0].report
 

@@ -46,7 +46,7 @@ class Begin(Protocol):
 
 
 _known: dict[object, str | None] = {}
-"""What is wrong with a verifier, None where it works, by `Task.key` and what opens its machines."""
+"""Problem of a verifier, None where it works, by `Task.key` and what opens its machines."""
 _asking: defaultdict[object, threading.Lock] = defaultdict(threading.Lock)
 _guard = threading.Lock()
 
@@ -69,7 +69,7 @@ def problem_of(task: Task, begin: Begin, opener: object = None) -> str | None:
 
 
 def known_problem(key: str) -> str | None:
-    """What an earlier process found wrong with a task's verifier, and when; None for nothing."""
+    """Problem that an earlier process found in a task's verifier, and when; None for nothing."""
     try:
         row = json.loads(_file(key).read_text(encoding="utf-8"))
         return f"{row['problem']} (found {row['found']})"
@@ -105,14 +105,14 @@ def _ask(task: Task, begin: Begin) -> str | None:
 
 
 class _Finding:
-    """What the task's own solution has shown."""
+    """Finding from the task's own solution."""
 
     def __init__(self, problem: str | None) -> None:
         self.problem = problem
 
 
 def _play_solution(task: Task, begin: Begin) -> _Finding | None:
-    """None where the solution shows nothing: there is none, or it fails on this machine."""
+    """Play the solution; None where it shows nothing: it is missing, or fails on this machine."""
     if not all(part.solution for part in task.steps or (task,)):
         return None
     play = begin(task)

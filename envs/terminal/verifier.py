@@ -37,7 +37,7 @@ def with_verifier(
 
 
 def is_trusted(task: Task) -> bool | None:
-    """Of all its steps; None where nothing of the agent's sandbox decides."""
+    """Whether all its steps are trusted; None where nothing of the agent's sandbox decides."""
     verdicts = [part.trusted for part in task.steps or (task,) if part.trusted is not None]
     return all(verdicts) if verdicts else None
 

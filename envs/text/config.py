@@ -59,7 +59,7 @@ class TextEnvConfig(RegisteredEnvConfig):
 
     @model_validator(mode="after")
     def _has_no_key_of_other_tasks(self) -> Self:
-        """What would change nothing is refused."""
+        """Refuse keys that would change nothing."""
         own = _OWN_KEYS.get(self.tasks, _FILE_KEYS)
         others = _FILE_KEYS.union(*_OWN_KEYS.values()) - own
         usual = {name: field.get_default(call_default_factory=True)

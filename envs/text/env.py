@@ -20,7 +20,7 @@ class Answer:
     text: str = ""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 class SingleReplyEnv(TaskEnv[TextTask, Answer]):

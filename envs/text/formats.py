@@ -34,7 +34,7 @@ class Format(Protocol):
 
     @property
     def request(self) -> str:
-        """What stands behind "Tell me about TOPIC"."""
+        """The words behind "Tell me about TOPIC"."""
         ...
 
     def fits(self, reply: str) -> bool: ...

@@ -22,10 +22,10 @@ from clawrl_gym.envs.text.topics import topics_of
 
 PREFIX = "length-"
 LENGTHS = (30, 240)
-"""In characters. Far apart, so that what is good for one is bad for the other."""
+"""Lengths in characters. Far apart, so that what is good for one is bad for the other."""
 HELDOUT_LENGTHS = (45, 90, 180)
 LOWEST = -3.0
-"""Of a reply that says nothing, leaves out its topic, or is sixteen times too long or too short."""
+"""Reward of a reply that says nothing, leaves out its topic, or has 16 times the wrong length."""
 _TOLERANCE = 0.1
 _MOST_CHARACTERS = 10_000
 _FAMILY = "about_{}"

@@ -36,7 +36,7 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
 }
 """Families without `env.families`, with the options that keep them short."""
 _QUESTIONS = 64
-"""Of each task's own data set, the first of which that belongs to its split is asked."""
+"""Number of questions of each task's own data set; the first that belongs to its split is asked."""
 _SEEDS: Mapping[Split, int] = {"train": 0, "heldout": 1_000_000_000}
 """Seed of the first task's data set."""
 

@@ -16,7 +16,7 @@ class Grader(Protocol):
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Name of the task in errors."""
         ...
 
     def grade(self, reply: str) -> Grade:
@@ -37,7 +37,7 @@ class TextTask:
     solution: str | None = None
     """A reply that earns the whole reward; None: nobody knows one."""
     system: str = ""
-    """What the system message says; empty: there is none of the task's."""
+    """The task's system message; empty: it has none."""
 
 
 def graded(task: TextTask, reply: str) -> Grade:

@@ -65,7 +65,7 @@ class PromptRow(BaseModel):
 
     @property
     def columns(self) -> Mapping[str, object]:
-        """What a reward function gets beside prompts and completions."""
+        """Columns that a reward function gets beside prompts and completions."""
         return {**(self.model_extra or {}), "solution": self.solution}
 
 
@@ -171,7 +171,7 @@ def _task(name: str, content: object, grader: str, function: Reward) -> TextTask
 
 def _row(content: object) -> PromptRow:
     if isinstance(content, ValueError):
-        raise TaskError(f"no JSON: {content}")
+        raise TaskError(f"not JSON: {content}")
     require_text(content)
     try:
         return PromptRow.model_validate(content)

@@ -1,6 +1,6 @@
 """A request, and tools to meet it with."""
 
 GYM_ID = "ClawRL/ToolCall-v0"
-"""What `gymnasium.make` takes."""
+"""Id for `gymnasium.make`."""
 GYM_CLASS = "clawrl_gym.envs.toolcall.env:ToolCallEnv"
-"""What it makes."""
+"""Class that it makes."""

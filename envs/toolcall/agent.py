@@ -61,7 +61,7 @@ class ToolCallAgent(ConversationAgent):
         return [] if self._is_text else list(env_tools)
 
     def instructions(self, env_tools: Sequence[Tool]) -> str:
-        """What the system message ends with: protocol `text` describes the tools there."""
+        """End of the system message: protocol `text` describes the tools there."""
         if not self._is_text or not env_tools:
             return ""
         schemas = "\n".join(json.dumps(tool.get("function", tool)) for tool in env_tools)
@@ -124,7 +124,7 @@ def reply_text(reply: Reply) -> str:
 
 
 def _visible_text(reply: Message) -> str:
-    """What a reply says; thoughts call nothing and are not said."""
+    """Text of a reply; thoughts call nothing and are left out."""
     text = text_of(reply)
     _, closing, after = text.rpartition("</think>")
     return _THINKING.sub("", after if closing else text).strip()

@@ -18,7 +18,7 @@ _SPARE = ("\\$", "$", "\\%", "%", "\\,", "\\!", "\\ ", "{,}")
 
 
 def boxed(text: str) -> str | None:
-    r"""What the last `\boxed{...}` holds; None without one that is closed."""
+    r"""Content of the last `\boxed{...}`; None without one that is closed."""
     start = text.rfind(_BOX)
     if start < 0:
         return None

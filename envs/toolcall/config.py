@@ -21,7 +21,7 @@ class McpServerConfig(Part):
     env: dict[str, str] = Field(default_factory=dict)
     """All that the server's process gets beside PATH and HOME."""
     url: str | None = None
-    """Of a streamable HTTP server."""
+    """URL of a streamable HTTP server."""
     headers: dict[str, str] = Field(default_factory=dict)
 
 
@@ -57,8 +57,8 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
     user_model: str = "policy"
     user_timeout_s: float = Field(60.0, gt=0)
     judge_base_url: str | None = None
-    """Of the OpenAI-compatible server whose model says whether a conversation meets what tau2-bench
-    asserts of it in words. None: tasks with such assertions are left out."""
+    """Base URL of the OpenAI-compatible server whose model says whether a conversation meets what
+    tau2-bench asserts of it in words. None: tasks with such assertions are left out."""
     judge_key: str | None = None
     judge_model: str | None = None
     judge_timeout_s: float = Field(120.0, gt=0)
@@ -66,9 +66,9 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
     """Replies after which an episode is truncated; 20 unless given where tasks are not generated.
     """
     call_timeout_s: float = Field(20.0, gt=0)
-    """Of one tool call."""
+    """Seconds that one tool call may take."""
     sandbox: SandboxConfig = SandboxConfig(memory_mb=256, disk_mb=32, pids=32)
-    """Of the Python interpreter and of programs that grade."""
+    """Limits of the Python interpreter and of programs that grade."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,7 +1,7 @@
 """Simulated customers: who answers the assistant, by a script.
 
 A scripted customer knows what it wants, tells details when asked, says no to what it did not want,
-and leaves when it is told something that asks nothing. With a model in its place the code still
+and leaves when a reply asks nothing. With a model in its place the code still
 decides what is meant and the model finds the words; only a `role` is played by a model alone.
 """
 
@@ -22,13 +22,13 @@ from clawrl_gym.envs.toolcall.task import Customer
 from clawrl_gym.envs.toolcall.toolbox import UserTools
 
 MAX_HEARD_CHARS = 8_192
-"""Of a reply; what is beyond is not listened to."""
+"""Most characters of a reply; the rest is not listened to."""
 MAX_TURNS = 100
 """Messages after which a model that plays a role is not asked again."""
 MAX_STEPS = 20
 """Calls of tools in a row, of a model that plays a role, before it has to say something."""
 STOP = "###STOP###"
-"""What a model that plays a role says when it has no more to say."""
+"""Reply of a model that plays a role when it has no more to say."""
 ENDS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
 """The same, and two more of tau2-bench."""
 
@@ -46,7 +46,7 @@ _ASKS_FOR_YES = re.compile(
     re.IGNORECASE,
 )
 _ASKS_ITSELF = re.compile(r"\b(?:confirm|proceed|go ahead|shall i|should i)\b", re.IGNORECASE)
-"""What is asked for a yes is, whatever courtesy stands beside it."""
+"""Words that ask for a yes, whatever courtesy stands beside them."""
 
 
 _CLOSES = re.compile(
@@ -63,32 +63,32 @@ class _ScriptModel(BaseModel):
 
 
 class ScriptedAnswer(_ScriptModel):
-    """What is told when a question has one of these words."""
+    """Answer to a question with one of these words."""
 
     when: tuple[str, ...] = Field(min_length=1)
     say: str = Field(min_length=1)
 
 
 class Script(_ScriptModel):
-    """Who knows what it wants."""
+    """Script of a customer who knows what it wants."""
 
     type: Literal["script"] = "script"
     answers: tuple[ScriptedAnswer, ...] = ()
     yes: str = "Yes, please."
-    """To a question for a yes."""
+    """Answer to a question for a yes."""
     yes_words: tuple[str, ...] = ()
-    """In a question: it is one for a yes, beside what every customer takes for one."""
+    """Words in a question for a yes, beside those that every customer knows."""
     yes_to: tuple[str, ...] = ()
     """Words of which a question for a yes has one, so that it is known what it is about; empty: it
     need not be."""
     yes_to_what: str = "A yes to what? Say what you would do."
-    """To a question for a yes without one of them."""
+    """Answer to a question for a yes without one of them."""
     no: str = "No, that is not what I want."
-    """To a question that has one of `wrong`."""
+    """Answer to a question that has one of `wrong`."""
     wrong: tuple[str, ...] = ()
-    """What it does not want: ids and names of other things."""
+    """Unwanted things: ids and names of others."""
     then: tuple[str, ...] = ()
-    """Said one after the other, each when it is told something that asks nothing: further wishes,
+    """Said one after the other, each after a reply that asks nothing: further wishes,
     or what it insists on. After the last it leaves."""
     unsure: str = "I do not know that."
     patience: int = Field(3, ge=1)
@@ -96,13 +96,13 @@ class Script(_ScriptModel):
 
 
 class Role(_ScriptModel):
-    """Who is played by a model from a description; without a model it says yes to everything."""
+    """Role that a model plays from a description; without a model it says yes to everything."""
 
     type: Literal["role"] = "role"
     instruction: str = Field(min_length=1)
-    """Who it is and what it wants, as its player is told."""
+    """Description of the person and their wishes, for the model that plays them."""
     guidelines: str = ""
-    """How it is to be played; empty: in our words."""
+    """Guidelines for playing it; empty: in our words."""
 
 
 _SCRIPTS: TypeAdapter[Script | Role] = TypeAdapter(
@@ -135,7 +135,7 @@ def read_script(script: Json) -> Script | Role:
 
 
 def heard(reply: str) -> str:
-    """What a customer listens to: no courtesies, and nothing of what is too long."""
+    """Text that a customer listens to: no courtesies, and nothing of what is too long."""
     sentences = _SENTENCES.split(reply[:MAX_HEARD_CHARS])
     return " ".join(s for s in sentences if _ASKS_ITSELF.search(s) or not _CLOSES.search(s))
 
@@ -155,7 +155,7 @@ class RolePlayer(Protocol):
         ...
 
     def act(self, messages: list[Message], tools: list[Tool]) -> str | tuple[Call, ...]:
-        """What it says, or the tools that it calls instead. Raises EnvError."""
+        """Its words, or the tools that it calls instead. Raises EnvError."""
         ...
 
 
@@ -246,7 +246,7 @@ class PlayedCustomer:
         return None if any(end in answer for end in ENDS) else answer
 
     def _act(self) -> str:
-        """What it says, after what it does with its tools. Raises EnvError."""
+        """Its words after its tool calls. Raises EnvError."""
         if self._tools is None:
             return self._player.say(self._messages)
         for _ in range(MAX_STEPS):
@@ -261,7 +261,7 @@ class PlayedCustomer:
 
 
 def _role(role: Role) -> str:
-    """What its player is told."""
+    """Instructions for its player."""
     if not role.guidelines:
         return _ROLE.format(role=role.instruction)
     return f"{role.guidelines}\n\n<scenario>\n{role.instruction}\n</scenario>"

@@ -99,7 +99,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
 
     @staticmethod
     def long_preparation(config: ToolCallEnvConfig) -> str | None:
-        """Of Docker only; None where an episode can begin at once."""
+        """Reason for a long start, with Docker only; None where an episode can begin at once."""
         return Sandboxes.of(config.sandbox).missing_image()
 
     def solve(self) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         return observation, self._turns == task.turns
 
     def _hear(self, reply: Reply, tools: Toolbox) -> str | None:
-        """What comes back; None when nothing does and the episode ends."""
+        """Answer to a reply; None when there is none and the episode ends."""
         if reply.content.strip():
             self._replies.append(reply.content)
         self._utterances.append(Utterance("assistant", encode(reply)))

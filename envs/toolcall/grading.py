@@ -98,7 +98,7 @@ class ProgramGoal:
         return missing
 
     def _run(self, program: str, outcome: Outcome) -> list[str]:
-        """What a program says is missing, in a sandbox of its own. Raises SandboxError."""
+        """Missing parts by a program, in a sandbox of its own. Raises SandboxError."""
         sandbox = self.open_sandbox()
         try:
             return self._said_in(sandbox, program, outcome)

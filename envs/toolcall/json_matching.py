@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 _MARKS = re.compile(r"[ ,./\-_*^]")
 OPTIONAL = ""
-"""Among the allowed values of an argument: it may be left out."""
+"""Value that says among those allowed for an argument that it may be left out."""
 
 
 def same(left: object, right: object) -> bool:

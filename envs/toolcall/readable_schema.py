@@ -43,16 +43,16 @@ _said = set[str]()
 
 @dataclass(frozen=True, slots=True)
 class ReadSchema:
-    """What of a schema can be checked."""
+    """The part of a schema that can be checked."""
 
     whole: Validator
     parts: tuple[Validator, ...]
-    """For where the whole cannot be used; without those that break their draft."""
+    """Parts for where the whole cannot be used; without those that break their draft."""
     why_unreadable: str
-    """What breaks the draft; empty for a schema that follows it."""
+    """The rule of the draft that it breaks; empty for a schema that follows it."""
 
     def first_error(self, arguments: Mapping[str, object], tool: str) -> str:
-        """What does not fit, in words; empty when all does that can be checked."""
+        """First argument that does not fit, in words; empty when all that can be checked fits."""
         if not self.why_unreadable:
             try:
                 return _in_words(self.whole, arguments)
@@ -144,7 +144,7 @@ def may_be_slow(pattern: str) -> bool:
 
 
 def _first_breach(rules: Validator, schema: object) -> str:
-    """How a schema breaks its draft; empty when it does not."""
+    """The rule of the draft that a schema breaks; empty when it breaks none."""
     from jsonschema.exceptions import best_match
 
     try:
@@ -192,7 +192,7 @@ def _in_words(validator: Validator, arguments: Mapping[str, object]) -> str:
 
 
 def _errors(found: Iterable[ValidationError]) -> Iterator[ValidationError]:
-    """Without null where OpenAPI's `nullable` allows it, which no draft knows."""
+    """Errors without those about null where OpenAPI's `nullable` allows it."""
     for error in found:
         schema = error.schema
         allows_null = isinstance(schema, Mapping) and schema.get("nullable") is True

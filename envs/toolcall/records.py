@@ -1,4 +1,4 @@
-"""What toolsets over tables of records have in common: rows by id, texts that people give."""
+"""Common parts of toolsets over tables of records: rows by id, texts that people give."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 
 MAX_TEXT_CHARS = 200
-"""Of a text that is written into a record: what it is part of stays small."""
+"""Most characters of a text in a record, so that records stay small."""
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def short(field: str, text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Without what people write in different ways."""
+    """The text without what people write in different ways."""
     return " ".join(text.split()).casefold()
 
 

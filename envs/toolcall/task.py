@@ -31,16 +31,16 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an episode left, for goals to look at."""
+    """Result of an episode, which goals look at."""
 
     replies: tuple[str, ...]
-    """What was said, reply by reply; empty texts are left out."""
+    """Text of each reply; empty texts are left out."""
     calls: tuple[tuple[ExecutedCall, ...], ...]
     """Calls, reply by reply (only replies that called something)."""
     states: Mapping[str, object]
-    """By toolset: its state as JSON."""
+    """Final state of each toolset, as JSON."""
     user_calls: tuple[Call, ...] = ()
-    """What the user did with tools of its own."""
+    """Calls of the user's own tools."""
     transcript: tuple[Utterance, ...] = ()
     """All of the conversation, in order."""
     ended: bool = True
@@ -51,7 +51,7 @@ class Goal(Protocol):
     """One condition that a solved task meets."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
-        """What is missing, in words that do not give the wanted answer away; none when met."""
+        """Missing parts, in words that do not give the wanted answer away; none when met."""
         ...
 
 
@@ -82,9 +82,9 @@ class ToolTask:
     tools: tuple[str, ...] | None = None
     """Only these tools of them are offered, in this order; None offers all."""
     system: str = ""
-    """What the assistant is told before, such as a shop's rules; `info["system"]`."""
+    """System message for the assistant, such as a shop's rules; `info["system"]`."""
     state: Mapping[str, Any] = field(default_factory=dict)
-    """By toolset: what it starts from (JSON)."""
+    """Initial state of each toolset (JSON)."""
     customer: Json | None = None
     """Script of a simulated user (JSON, read by `customer.py`); None: the first reply without a
     call ends the episode."""
@@ -93,4 +93,4 @@ class ToolTask:
     turns: int | None = None
     """The task's own number of turns; None leaves it to the environment."""
     difficulty: int = 1
-    """What a source that rates its tasks says of this one; 1 where nothing does."""
+    """Difficulty by a source that rates its tasks; 1 where nothing does."""

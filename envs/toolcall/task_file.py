@@ -222,7 +222,7 @@ def open_file(path: Path, context: ToolContext) -> FileTasks:
 
 def _row(content: object) -> TaskRow:
     if isinstance(content, ValueError):
-        raise TaskError(f"no JSON: {content}")
+        raise TaskError(f"not JSON: {content}")
     require_text(content)
     try:
         return TaskRow.model_validate(content)

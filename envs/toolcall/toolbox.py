@@ -32,14 +32,14 @@ TOOLSETS: Mapping[str, str] = {
     "tau2_telecom": "clawrl_gym.envs.toolcall.benchmarks.tau_telecom:make",
     "tau_retail": "clawrl_gym.envs.toolcall.benchmarks.tau_retail:make",
 }
-"""By name, a factory `make(task, context) -> Toolset`."""
+"""Factories `make(task, context) -> Toolset` by name."""
 
 MAX_CALLS = 16
 """Calls that are carried out of one reply."""
 MAX_RESULT_CHARS = 20_000
 _MAX_NAME_CHARS = 100
 _OF_DATA = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What a toolset raises over arguments or data that it did not expect; the machine's are others."""
+"""Errors of a toolset over arguments or data that it did not expect; the machine's are others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Offer:
     schema: Tool
     toolset: Toolset
     name: str
-    """What its toolset calls it."""
+    """Name in its toolset."""
 
 
 class UserTools:
@@ -59,7 +59,7 @@ class UserTools:
         self._toolset = toolset
         self._schemas = {name_of(schema): schema for schema in toolset.user_tools()}
         self.calls: list[Call] = []
-        """What was called so far."""
+        """Calls so far."""
 
     @property
     def schemas(self) -> list[Tool]:
@@ -110,7 +110,7 @@ class Toolbox:
         return (*executed, *(_failed(call, {}, too_many) for call in calls[MAX_CALLS:]))
 
     def user_tools(self) -> UserTools | None:
-        """What a simulated user can do; None when there is nothing."""
+        """Tools of a simulated user; None when there is none."""
         for toolset in self._toolsets.values():
             if isinstance(toolset, SharedToolset):
                 return UserTools(toolset)
@@ -151,7 +151,7 @@ def _make(name: str, task: ToolTask, context: ToolContext) -> Toolset:
 
 
 def _offers(toolsets: Mapping[str, Toolset]) -> dict[str, _Offer]:
-    """By name; a name that is taken gets the toolset's in front."""
+    """Offers by name; a name that is taken gets the toolset's in front."""
     offers: dict[str, _Offer] = {}
     for toolset_name, toolset in toolsets.items():
         for schema in toolset.tools():

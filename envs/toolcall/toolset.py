@@ -20,7 +20,7 @@ class ToolFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What toolsets, tasks and customers are made with."""
+    """Context that toolsets, tasks and customers are made with."""
 
     config: ToolCallEnvConfig = field(default_factory=ToolCallEnvConfig)
     open_sandbox: Opener | None = None
@@ -43,7 +43,7 @@ class Toolset(Protocol):
         ...
 
     def state(self) -> object:
-        """What a grade compares, as JSON; None when there is nothing."""
+        """State that a grade compares, as JSON; None when there is none."""
         ...
 
     def close(self) -> None:

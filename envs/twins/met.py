@@ -1,4 +1,4 @@
-"""What of a program is met in every run that passes, as far as its text alone tells.
+"""Statements of a program that every passing run reaches, as far as its text alone tells.
 
 Functions that are called, loops over what is written out, `with` and `try` whose errors are
 failures: whatever stands there is met. Of anything else it is not known.
@@ -54,7 +54,7 @@ class Walk:
         """Functions by name, each with the statement that calls it."""
 
     def met(self) -> list[Met]:
-        """What every passing run of the program comes to."""
+        """Statements that every passing run of the program reaches."""
         while True:
             before = len(self.called)
             found = list(self._within(self._tree.body, Met(ast.Pass()), True))
@@ -73,7 +73,7 @@ class Walk:
             met = met and not may_leave(statement) and not _may_jump(statement)
 
     def _bodies(self, here: Met) -> Iterator[tuple[list[ast.stmt], Met]]:
-        """What is met with a statement."""
+        """Bodies of a statement, with what is met in each."""
         match here.statement:
             case ast.FunctionDef() as function:
                 if (called := self._call_of(function)) is not None:
@@ -109,7 +109,7 @@ class Walk:
         return None if call is None else replace(call, is_once=call.is_once and is_once)
 
     def entries(self, iterated: ast.expr) -> int:
-        """How many entries are written out; 0 where that is not known."""
+        """Number of entries that are written out; 0 where it is unknown."""
         match iterated:
             case ast.List(elts=elts) | ast.Tuple(elts=elts):
                 return 0 if any(isinstance(one, ast.Starred) for one in elts) else len(elts)

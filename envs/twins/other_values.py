@@ -21,7 +21,7 @@ from clawrl_gym.envs.twins.text import Change
 from clawrl_gym.envs.twins.trust import tells_by_truth
 
 Asked = Iterator[tuple[ast.expr, Change]]
-"""What decides, and a change after which it decides otherwise."""
+"""Deciding expressions, each with a change after which it decides otherwise."""
 
 
 class OtherValues:
@@ -126,7 +126,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "set": ("{{*({0}), {number}}}",),
     "truth": ("(not ({0}))",),
 }
-"""By kind, what a value of it never equals. Applied to another kind they raise, or differ too."""
+"""Expressions by kind, which a value of it never equals. For another kind they raise, or differ."""
 _KINDS: Mapping[str, str] = {
     "sorted": "list", "list": "list", "dict": "dict", "set": "set", "frozenset": "set",
     "tuple": "tuple", "len": "number", "sum": "number", "int": "number", "float": "number",

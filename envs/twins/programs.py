@@ -124,7 +124,7 @@ def _exit_tests(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def _deciding(tree: ast.Module) -> Iterator[ast.expr]:
-    """What names hold that decide about the way out: `right = ...`, `sys.exit(not right)`."""
+    """Values of names that decide about the exit: `right = ...`, `sys.exit(not right)`."""
     names = {
         inner.id
         for node in ast.walk(tree)

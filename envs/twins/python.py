@@ -1,4 +1,4 @@
-"""What tests and checks in Python expect, by their syntax, and how to expect something else."""
+"""Expectations of tests and checks in Python, by their syntax, and changes that break them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Expectations:
     """Functions that are run whenever what defines them is."""
 
     def within(self, body: Iterable[ast.stmt], is_sure: bool = True) -> Iterator[Expectation]:
-        """Of these statements and all in them; sure ones are met whenever the statements are."""
+        """Expectations in these statements; sure ones are met whenever the statements are."""
         for statement in body:
             for change in self._changes(statement):
                 yield Expectation(change, is_sure)
@@ -199,7 +199,7 @@ class Expectations:
         return Change(*span, f"[{self.random.randint(0, 9)}]") if is_empty else None
 
     def _literal(self, leaf: ast.Constant) -> str | None:
-        """As it is written, when it is a plain text, number or truth."""
+        """Source of a plain text, number or truth."""
         text = self.source[slice(*span_of(self.source, leaf))]
         if isinstance(leaf.value, bool):
             return text
@@ -211,7 +211,7 @@ class Expectations:
 
 
 def of_function(text: str, random: Random) -> list[Expectation]:
-    """What a test function expects, given as it stands in its file."""
+    """Expectations of a test function, given as it stands in its file."""
     lead = "if 1:\n" if text[:1].isspace() else ""
     try:
         tree = ast.parse(lead + text)
@@ -268,7 +268,7 @@ def _other_error(name: str, random: Random) -> str:
 
 
 def name_of_call(call: ast.Call) -> str:
-    """What is called, without what it belongs to; may be empty."""
+    """Name of the called function, without its owner; may be empty."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
@@ -285,7 +285,7 @@ def _lines_of(source: str) -> tuple[list[str], list[int]]:
 
 
 def span_of(source: str, node: ast.expr | ast.stmt) -> tuple[int, int]:
-    """Where an expression or statement stands in its source."""
+    """Place of an expression or statement in its source."""
     lines, starts = _lines_of(source)
 
     def offset(line: int, column: int) -> int:  # `ast` counts bytes of UTF-8

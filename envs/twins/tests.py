@@ -40,7 +40,7 @@ _MUST_FAIL = {
     ".php": "throw new \\Exception();",
     ".java": "if (true) throw new RuntimeException();",
 }
-"""What a test that expects nothing in so many words is made to fail with."""
+"""Failing statement for a test without written expectations, by suffix."""
 _LIKE_JS = frozenset((".mjs", ".cjs", ".ts", ".tsx", ".jsx", ".mts", ".cts"))
 
 
@@ -51,7 +51,7 @@ class TestTwin:
     __test__ = False
     path: str
     ids: tuple[str, ...]
-    """What the instance calls it; several for a test with parameters."""
+    """Ids in the instance; several for a test with parameters."""
     options: tuple[tuple[Change, ...], ...]
     """Each makes its twin; each of its expectations is wrong in one of them."""
 
@@ -159,7 +159,7 @@ def _docstring(lines: Sequence[str], head: int, end: int) -> Iterator[tuple[str,
 
 
 def _end(lines: Sequence[str], head: int) -> int:
-    """After the last line that stands further in than the head; what closes it belongs to it."""
+    """The line after the last one indented deeper than the head; what closes it belongs to it."""
     depth = _indent(lines[head])
     end = head + 1
     for at in range(head + 1, len(lines)):

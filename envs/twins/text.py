@@ -75,7 +75,7 @@ class Expectation:
     """One thing that a test expects."""
 
     change: Change
-    """What makes it wrong."""
+    """Change that makes it wrong."""
     is_sure: bool
     """The test never passes without coming to it."""
 
@@ -88,7 +88,7 @@ def applied(text: str, changes: Iterable[Change]) -> str:
 
 
 def of_lines(text: str, random: Random) -> list[Expectation]:
-    """What a test expects, given with its head; sure where it is no further in than the body."""
+    """Expectations of a test, given with its head; sure where indented no deeper than the body."""
     lines = text.splitlines(keepends=True)
     depth = next((_indent(line) for line in lines[1:] if line.strip()), 0)
     found, start = list[Expectation](), 0

@@ -64,7 +64,7 @@ def decisions(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def _atoms(test: ast.expr) -> Iterator[ast.expr]:
-    """What a condition is made of, less comparisons, which stand for themselves."""
+    """Parts of a condition, less comparisons, which stand for themselves."""
     match test:
         case ast.BoolOp():
             for value in test.values:

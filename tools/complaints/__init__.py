@@ -1,1 +1,1 @@
-"""What makes `clawrl_gym/judge/complaints.npz`."""
+"""The recipe of `clawrl_gym/judge/complaints.npz`."""

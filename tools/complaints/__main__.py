@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _print_bounds(tested: Sequence[Answer], odds: Sequence[Odds]) -> None:
-    """How many are above each bound, by what rules say and whether the reply asked something."""
+    """Print counts above each bound, by the rules' verdict and whether the reply asked a thing."""
     rows = [
         (each.kind, _said(each), asks(each.reply), own)
         for each, own in zip(tested, odds, strict=True)

@@ -1,4 +1,4 @@
-"""How the weights are made by which an answer resembles complaints or praise: from written lists.
+"""Recipe of the weights that tell how an answer resembles complaints or praise: from written lists.
 
 Softmax regression by AdaGrad on single answers, seeded. `answers/` holds answers as they are, by
 language and kind; `situations/` holds them by situation, too, and with alternatives in braces, of
@@ -47,7 +47,7 @@ KINDS = ("complaint", "praise", "neutral", "future")
 _MIXED = "mixed"
 """The situation of an answer that has no other."""
 _COMBINATIONS = 8
-"""Of one line's alternatives."""
+"""Most combinations of one line's alternatives."""
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 _SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[,.!?])")
 TAKEN_BACK = _ROOT / "tests" / "fixtures" / "replies" / "taken_back.yaml"
@@ -72,18 +72,18 @@ _RATE = 0.2
 _BIAS_RATE = 0.002
 _DECAY = 1e-4
 _IN_CONTEXT_COUNTS = 3.0
-"""An answer with what it answers counts for so many others."""
+"""Weight of an answer with what it answers, in other answers."""
 _TALK_COUNTS = 10.0
 _TALK = "talk"
 _CHUNK = 200
 _CLASSES = {"complaint": 1, "praise": 2}
-"""Anything else is 0."""
+"""Class by kind; anything else is 0."""
 _Features = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person may say."""
+    """A possible answer of a person."""
 
     language: str
     kind: str
@@ -134,8 +134,8 @@ def combinations(line: str) -> list[str]:
 
 
 def followups() -> list[Answer]:
-    """What is neither complaint nor praise, after drawn requests and replies; some praise that goes
-    on with a request, and complaints after a question."""
+    """Answers that are neither complaint nor praise, after drawn requests and replies; some praise
+    that is followed by a request, and complaints after a question."""
     replies: dict[str, list[Answer]] = {}
     for answer in exchanges(EXCHANGES):
         replies.setdefault(answer.language, []).append(answer)
@@ -177,7 +177,7 @@ def _followups(code: str, lists: dict[str, str], replies: Sequence[Answer]) -> I
 
 
 def taken_back() -> list[Answer]:
-    """Praise that is none: irony, and thanks that ask for amends; and praise that goes on."""
+    """Praise that is none: irony, and thanks that ask for amends; and praise that continues."""
     return [
         Answer(code, "complaint" if kind == "undeserved" else "praise", text, kind, *before)
         for code, lists in plain_values(TAKEN_BACK.read_text("utf-8")).items()
@@ -213,7 +213,7 @@ def _fitted(training: Sequence[Answer], features_A: Sequence[_Features]) -> Rese
 def _trained(
     training: Sequence[Answer], features_A: Sequence[_Features], seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """By stochastic gradients."""
+    """Train by stochastic gradients."""
     draw = np.random.default_rng(seed)
     class_A = [_CLASSES.get(answer.kind, 0) for answer in training]
     counts_A = [_counts(answer) for answer in training]

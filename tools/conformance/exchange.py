@@ -31,7 +31,7 @@ Table = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """What a reward belongs to; it has one sequence, or more where its turns do not extend."""
+    """The unit of a reward; it has one sequence, or more where its turns do not extend."""
 
     group: int
     reward: float | None
@@ -49,7 +49,7 @@ class Sequence:
     behaviour_logprobs: list[float | None]
     """Under the distribution that was really sampled from; None where nothing was sampled."""
     versions: list[int]
-    """Which weights sampled the id; -1 where nothing was sampled."""
+    """Weights that sampled each id; -1 where nothing was sampled."""
     sampling: dict[str, float]
     """Filters before sampling: `top_k`, `top_p` or `min_p`; empty: the whole vocabulary."""
     allowed: list[list[int] | None] | None
@@ -72,31 +72,31 @@ class Case:
     episodes: list[Episode]
     sequences: list[Sequence]
     turns: list[dict[str, Any]]
-    """Of cases about merging: requests and replies in ids, in order."""
+    """Turns of cases about merging: requests and replies in ids, in order."""
     vocabulary: list[str]
-    """Of cases about tokens: the text of each id; text is encoded by the longest match."""
+    """Text of each id in cases about tokens; text is encoded by the longest match."""
     expected: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a trainer computed; None: not asked, or not known. Shapes are those of `expected`."""
+    """Results of a trainer; None: not asked, or not known. Shapes are those of `expected`."""
 
     advantages: list[float | None] | None = None
-    """By episode; None for one that is left out."""
+    """Advantage by episode; None for one that is left out."""
     trained: list[list[bool]] | None = None
-    """By sequence and place: whether the id is in the loss's mean."""
+    """Whether the id is in the loss's mean, by sequence and place."""
     behaviour_logprobs: list[list[float | None]] | None = None
-    """What the engine records of its own samples."""
+    """Log-probs that the engine records of its own samples."""
     ratios: list[list[float | None]] | None = None
     """Current over proximal policy, before clipping; None where an id is not trained on."""
     importance: list[list[float | None]] | None = None
     """Weight for samples of another policy, truncated; 0 where the id is masked for it."""
     loss: float | None = None
     logprob_gradient: list[list[float | None]] | None = None
-    """Of the loss, by the log-prob of each id that is trained on."""
+    """Gradient of the loss, by the log-prob of each id that is trained on."""
     gradient_norm: float | None = None
-    """Of the loss, by the current table."""
+    """Norm of the loss's gradient, by the current table."""
 
 
 def load_cases(folder: Path = CASES) -> list[Case]:
@@ -151,7 +151,7 @@ def logprobs(
 
 
 def compare(case: Case, result: Result, rtol: float = 1e-5, atol: float = 1e-7) -> list[str]:
-    """How a result differs from the file, a line for each field; empty: it passes."""
+    """Differences of a result from the file, a line for each field; empty: it passes."""
     lines = []
     for field in fields(result):
         own = getattr(result, field.name)

@@ -343,7 +343,7 @@ def _retokenised() -> Case:
 
 
 def _replayed(table: Table, episode: int, parts: list[tuple[list[int], list[int]]]) -> Sequence:
-    """What was observed and sampled in turn, as one sequence."""
+    """Observed and sampled ids in turn, as one sequence."""
     ids = [one for observed, sampled in parts for one in (*observed, *sampled)]
     mask = [
         own

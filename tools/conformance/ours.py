@@ -47,7 +47,7 @@ _WHOLE = 1 << 20
 
 
 def run(case: Case) -> Result:
-    """What this trainer computes of a case's batch."""
+    """This trainer's results for a case's batch."""
     samples = _samples(case)
     settings = _settings(case)
     tokens, sequences = count_tokens(samples), count_sequences(samples)
@@ -114,7 +114,7 @@ def _settings(case: Case) -> LossSettings:
 
 
 def _samples(case: Case) -> list[Sample]:
-    """What the algorithm makes of each group."""
+    """The algorithm's samples of each group."""
     advantage = case.settings["advantage"]
     algorithm = Grpo(
         normalize_std=advantage["std"] == "sample",
@@ -136,7 +136,7 @@ def _episode(at: int, group: int, reward: float | None, task: TaskRef) -> Episod
 
 
 def _segments(case: Case, episode: int) -> list[Segment]:
-    """From turns where the case has them, else the sequences as they are."""
+    """Segments from turns where the case has them, else the sequences as they are."""
     own = [sequence for sequence in case.sequences if sequence.episode == episode]
     turns = [turn for turn in case.turns if turn["episode"] == episode]
     if not turns:
@@ -199,7 +199,7 @@ def _advantages(case: Case, samples: Many[Sample]) -> list[float | None]:
 
 
 class _Places:
-    """Where a pack's tokens stand in the case's sequences."""
+    """Places of a pack's tokens in the case's sequences."""
 
     def __init__(self, case: Case, samples: Many[Sample], pack: Pack) -> None:
         self._case = case

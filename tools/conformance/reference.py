@@ -32,7 +32,7 @@ class Token:
     ratio: float = 1.0
     importance: float = 1.0
     gradient: float = 0.0
-    """Of the loss, by the current log-prob."""
+    """Gradient of the loss, by the current log-prob."""
 
 
 def expected_of(case: Case) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def expected_of(case: Case) -> dict[str, Any]:
 
 
 def advantages_of(case: Case) -> list[float | None]:
-    """By episode: (r - mean) / (std + epsilon) within the group, of the episodes with a reward."""
+    """(r - mean) / (std + epsilon) by episode, within the group's episodes that have a reward."""
     settings = case.settings["advantage"]
     groups: dict[int, list[float]] = {}
     for episode in case.episodes:
@@ -188,7 +188,7 @@ def _leaves_trust_region(settings: dict[str, Any], token: Token) -> bool:
 
 
 def table_gradient(case: Case, tokens: list[Token]) -> Table:
-    """Of the loss by the current table: a log-softmax's, row by row."""
+    """Gradient of the loss by the current table: a log-softmax's, row by row."""
     table = case.weights["current"]
     gradient = np.zeros_like(table)
     for token in tokens:

@@ -28,8 +28,7 @@ CANNOT = {
     "rloo": "GRPOTrainer has no leave-one-out baseline (RLOOTrainer is another trainer)",
     "dapo": "a group without a difference stays in the mean over tokens",
     "constant_group_dropped": "a group without a difference stays in the mean over tokens",
-    "retokenisation": "an episode is one sequence: a reply that comes back in other ids has no "
-    "place",
+    "retokenisation": "an episode is one sequence: a reply that returns in other ids does not fit",
     "kept_sampling_mask": "log-probs are over the whole vocabulary",
     "dppo_tv": "trl 1.16 has no DPPO (1.4 had an experimental DPPOTrainer)",
     "dppo_kl": "trl 1.16 has no DPPO (1.4 had an experimental DPPOTrainer)",
@@ -65,7 +64,7 @@ class TableModel(nn.Module):
 
 
 def run(case: Case, trainer: Any) -> Result:
-    """What trl computes of a case's batch; the trainer is made for as many episodes a group."""
+    """trl's results for a case's batch; the trainer is made for this many episodes a group."""
     _configure(trainer, case)
     trainer.model = TableModel(case.weights["current"])
     trainer.model.train()

@@ -1,4 +1,4 @@
-"""What the tiny policy is trained on: conversations, as token ids with a mask over the replies.
+"""Training data of the tiny policy: conversations, as token ids with a mask over the replies.
 
 A source yields fresh conversations forever; recipes for further skills add sources, nothing else.
 """
@@ -38,7 +38,7 @@ class Encoded:
 
 
 class Source(Protocol):
-    """Where demonstrations come from."""
+    """A source of demonstrations."""
 
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Fresh training conversations, endlessly; the same seed gives the same ones."""
@@ -77,7 +77,7 @@ def render(
 
 
 def texts_of(conversations: Iterable[Conversation]) -> list[str]:
-    """What rendered conversations are made of: what a tokenizer is trained on."""
+    """Texts of rendered conversations, for training a tokenizer."""
     blank = untrained()
     return [
         piece
@@ -104,7 +104,7 @@ def encode(
 
 
 def _learned(conversation: Conversation) -> list[bool]:
-    """For each reply whether it is imitated."""
+    """Whether each reply is imitated."""
     return [
         place not in conversation.unlearned
         for place, message in enumerate(conversation.messages)

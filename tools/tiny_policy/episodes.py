@@ -1,4 +1,4 @@
-"""How the tiny policy holds conversations: episodes of the environment, many side by side."""
+"""Conversations of the tiny policy: episodes of the environment, many side by side."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Episode:
     info: dict[str, Any]
     replies: list[Message] = field(default_factory=list)
     calls: list[bool] = field(default_factory=list)
-    """For each reply that called tools whether all were carried out."""
+    """Whether all calls were carried out, for each reply that called tools."""
     reward: float = 0.0
     over: bool = False
 

@@ -1,4 +1,4 @@
-"""How often the tiny policy writes the oracle's very commands: a quick proxy for solving tasks.
+"""Share of the oracle's very commands that the tiny policy writes: a quick proxy for solving tasks.
 
 Executing is the real measure; a command that differs from the oracle's may solve the task too.
 """

@@ -41,7 +41,7 @@ STYLE_HINTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-"""What a judge makes of a complaint about a style."""
+"""Hints that a judge makes of a complaint about a style."""
 SUM_HINT = "Check the sum before you answer."
 FILE_HINT = "Write the text to the file with the write tool."
 ERRORS = (
@@ -52,7 +52,7 @@ ERRORS = (
     "fatal: pathspec '{file}' did not match any files",
     "tar: {file}: Cannot open: No such file or directory",
 )
-"""What a command may print that fails."""
+"""Output of commands that fail."""
 
 
 def hinted_at_end(messages: Sequence[Message], hint: str) -> list[Message]:
@@ -64,7 +64,7 @@ def hinted_at_end(messages: Sequence[Message], hint: str) -> list[Message]:
 
 
 def persona_hint(persona: Persona, chance: random.Random) -> str:
-    """For a reply that this person disliked: the judge's words, or the person's own."""
+    """Hint on a reply that this person disliked: the judge's words, or the person's own."""
     if chance.random() < 0.5:
         return hint_of_words(chance.choice(persona.dislike))
     return chance.choice(STYLE_HINTS[persona.style.name])
@@ -77,7 +77,7 @@ def task_failures(task: Task, chance: random.Random) -> list[str]:
 
 
 def error_output(chance: random.Random, task: Task) -> str:
-    """What a failing command prints, exit code included."""
+    """Output of a failing command, exit code included."""
     file = chance.choice([*task.files, "out.txt"])
     return f"{chance.choice(ERRORS).format(file=file)}\n(exit code {chance.choice((1, 1, 2, 128))})"
 
@@ -149,7 +149,7 @@ class HintedCommands:
 
 
 def task_hint(task: Task, chance: random.Random) -> str:
-    """What the rules make of a failure of this task: mostly of its report, else of an error."""
+    """Hint that the rules make of a failed task: mostly of its report, else of an error."""
     failures = task_failures(task, chance)
     if failures and chance.random() < 0.8:
         return hint_of_report(report_of(failures))

@@ -130,7 +130,7 @@ def terminal_cases(chance: random.Random, seed: int, split: Split) -> Iterator[J
 
 
 def act_of(persona: Persona, sentence: str) -> Act:
-    """What a persona meant by one of its own sentences."""
+    """Act that a persona meant by one of its own sentences."""
     for act in _ACTS:
         for form in getattr(persona, act):
             pattern = re.escape(form).replace(re.escape("{target}"), ".+")
@@ -169,7 +169,7 @@ def _of_tool(case: Case) -> JudgedCase:
 def _cases(
     stream: Iterator[Conversation], chance: random.Random
 ) -> Iterator[tuple[Conversation, Case]]:
-    """Of each conversation one case, where it has any."""
+    """One case of each conversation, where it has any."""
     for conversation in stream:
         case = _drawn(conversation, chance)
         if case is not None:

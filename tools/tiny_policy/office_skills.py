@@ -29,13 +29,13 @@ from tools.tiny_policy.skills import SessionSkills
 LOOKS: Mapping[str, str] = MappingProxyType(
     {"P": "person", "T": "ticket", "M": "meeting", "I": "item", "O": "order"}
 )
-"""What is shown, by the letter of its id."""
+"""Noun of a record, by the letter of its id."""
 TIMEOUT_S = 1.0
 
 
 @dataclass(slots=True)
 class OfficeSession:
-    """What was said and done so far."""
+    """Conversation and actions so far."""
 
     tools: Toolbox
     messages: list[Message]
@@ -72,7 +72,7 @@ class OfficeSkills(SessionSkills[Part, OfficeSession]):
     """Plain tool-call tasks."""
 
     looks: float = 0.25
-    """How often a record that is named is looked at before."""
+    """Share of cases in which a named record is looked at first."""
 
     def ids(self, family: str, split: Split) -> Sequence[str]:
         return plain_tasks([family]).ids(split)
@@ -101,7 +101,7 @@ class OfficeSkills(SessionSkills[Part, OfficeSession]):
         return OfficeSession(toolbox, asked)
 
     def work(self, session: OfficeSession, part: Part, chance: random.Random) -> None:
-        """With a look before it or without."""
+        """Do a part, with a look before it or without."""
         (call,) = part.calls
         looks = [look for look in looks_at(call) if look[0] in session.offered]
         if looks and chance.random() < self.looks:

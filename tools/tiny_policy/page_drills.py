@@ -29,7 +29,7 @@ VALUE = ("What is {} set to?", "What is the value of {}?", "Tell me what {} is."
 BUTTONS = ("Add", "Remove", "Open", "Delete", "Edit", "Star")
 
 Question = tuple[str, Line, GuiAction]
-"""What is asked, what is quoted of the page, and the action."""
+"""Question, quoted line of the page, and action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class PageDrills:
     """Made-up pages, each shown once."""
 
     bare: bool = False
-    """Without heading and menu, and of few rows: where looking up is learned first."""
+    """Pages without heading and menu, and of few rows: where looking up is learned first."""
 
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Fresh conversations, endlessly, from the seed alone."""
@@ -79,7 +79,7 @@ class _Page:
 
 
 def _rows(draw: Draw, page: _Page) -> list[tuple[str, str]]:
-    """What each row is about, and what stands beside it."""
+    """Subject of each row, and the text beside it."""
     heads = draw.some(draw.pick((STEMS, WORDS)), draw.between(2, 4 if page.bare else 6))
     return [(head, draw.pick((draw.pick(NAMES), _number(draw)))) for head in heads]
 

@@ -1,4 +1,4 @@
-"""What a demonstrator says before it acts: the place on the page that it means, word for word.
+"""Quotes of a demonstrator before it acts: the place on the page that it means, word for word.
 
 Looking a number up in a page is more than a policy of this size learns; going on with a line whose
 first word it wrote itself is what it can do. So it quotes the line first, and then copies.
@@ -25,7 +25,7 @@ def place_of(lines: tuple[Line, ...], number: int, near: str = "") -> str:
 
 
 def source_of(lines: tuple[Line, ...], answer: str, instruction: str) -> str:
-    """What holds the answer, up to it: from what the instruction is about, if the line says so."""
+    """Text with the answer, up to it: from the instruction's subject, if the line names it."""
     pattern = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
     subject = _words(instruction)
     about = (_from_subject(line, subject) for line in lines)

@@ -30,7 +30,7 @@ _OPTIONS = GuiEnvConfig()
 
 
 class PageSession:
-    """What was said and done so far, on paper."""
+    """Conversation and actions so far, on paper."""
 
     def __init__(self, task_id: str, request: str, budget: int, finished: Sequence[Part]) -> None:
         """`finished`: what was done before the page is seen."""

@@ -1,7 +1,7 @@
-"""What the tiny policy is trained on, phase by phase, and in which shares.
+"""Training data of the tiny policy, phase by phase, and its shares.
 
 Skill first, until copying is sharp; then bad habits over it, practice, and habits again. Tools and
-repositories came later, and pages after them: their phases go on from what the earlier ones made,
+repositories came later, and pages after them: their phases continue from what earlier ones made,
 with rehearsal. Reading pages takes so much of it that conversations are
 forgotten; at the end all is practised together, which brings them back, and then once more with
 files that are read and written for somebody, which it does not.
@@ -28,8 +28,8 @@ from tools.tiny_policy.tool_tasks import ToolDemonstrations
 from tools.tiny_policy.training import TrainingPlan
 
 SHARES = (0.37, 0.26, 0.13, 0.03, 0.09, 0.12)
-"""Of terminal tasks, conversations, small talk, longer sessions, replies that follow a hint, and
-answers of a judge in every batch."""
+"""Shares of terminal tasks, conversations, small talk, longer sessions, replies that follow a hint,
+and answers of a judge in every batch."""
 PRACTICE = (0.32, 0.33, 0.09, 0.03, 0.17, 0.06)
 """The same where sums and hints are practised: a judge's answers are learned long before."""
 WISHES = (0.26, 0.44, 0.06, 0.03, 0.17, 0.04)
@@ -37,17 +37,17 @@ WISHES = (0.26, 0.44, 0.06, 0.03, 0.17, 0.04)
 WISHED = Habits(unasked=0.15, wished=0.8)
 """Habits of that practice: a sum is harder to get right in passing than step by step."""
 REHEARSAL = (0.48, 0.31, 0.21)
-"""Of all the above, tool-call tasks and repositories, once those two are learned too."""
+"""Shares of all the above, tool-call tasks and repositories, once those two are learned too."""
 PAGES = (0.4, 0.5, 0.1)
-"""Of all that, tasks on pages and drills, once pages are learned too."""
+"""Shares of all that, tasks on pages and drills, once pages are learned too."""
 TALKATIVE = (0.30, 0.40, 0.06, 0.03, 0.17, 0.04)
 """Shares of `everything` where conversations come back."""
 TOGETHER = (0.55, 0.13, 0.08, 0.20, 0.04)
-"""Of all that, tool-call tasks, repositories, pages and drills where all is practised together."""
+"""Shares of all that, tool-call tasks, repositories, pages and drills, practised together."""
 ASSISTING = (0.24, 0.19, 0.38, 0.03, 0.12, 0.04)
 """Shares of `everything` where reading and writing files for somebody comes back."""
 SHELL = 0.55
-"""Of single skills, those of the terminal: there are more of them, of more words."""
+"""Share of the terminal's among single skills: there are more of them, of more words."""
 BATCH = 40
 
 
@@ -140,7 +140,7 @@ def phases() -> tuple[Phase, ...]:
 def first_phases() -> tuple[Phase, ...]:
     """Commands and conversations.
 
-    Habits come last and briefly: they shall stand over intact skill.
+    Habits come last and briefly: they must not harm intact skill.
     """
     correct, practice = everything(), everything(shares=PRACTICE)
     wishes = everything(shares=WISHES, habits=WISHED)
@@ -184,7 +184,7 @@ def page_phases() -> tuple[Phase, ...]:
 
 
 def skill_phases() -> tuple[Phase, ...]:
-    """Of `tiny_skills`, from the first weights on.
+    """Phases of `tiny_skills`, from the first weights on.
 
     What to write comes first and alone: copying names comes suddenly, after about a thousand steps,
     and later where there is more to read. Words, of which files are full, take longer. Who leads

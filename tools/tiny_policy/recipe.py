@@ -48,11 +48,11 @@ SLIPS = (
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What makes one tiny policy."""
+    """Recipe of one tiny policy."""
 
     phases: tuple[Phase, ...] = field(default_factory=phases)
     words: Source = field(default_factory=lambda: everything(nonsense=0.0))
-    """What the tokenizer is trained on."""
+    """Conversations that the tokenizer is trained on."""
     heldout: Source = field(
         default_factory=lambda: TerminalDemonstrations("heldout", careless=False)
     )
@@ -69,11 +69,11 @@ class Recipe:
     chats: Source = field(default_factory=lambda: SmallTalkDemonstrations(nonsense=0.0))
     """Files to read and to write, greetings; of another seed than any phase's."""
     personas: tuple[str, ...] = tuple(PERSONAS)
-    """With whom held-out conversations are held."""
+    """Personas of held-out conversations."""
     demonstrator: str = SLIPS
-    """How the demonstrations were made."""
+    """Source of the demonstrations."""
     is_measured: bool = True
-    """On all that is held out, when it is made."""
+    """Whether it is measured on all held-out tasks when it is made."""
     seed: int = 0
     """Added to every phase's own; also that of the first weights."""
     tokenizer_conversations: int = 6000
@@ -84,7 +84,7 @@ class Recipe:
     heldout_pages: int = 360
     heldout_chats: int = 400
     heldout_conversations: int = 60
-    """With each persona."""
+    """Number of held-out conversations with each persona."""
     threads: int = 2
     """Torch threads; sums differ in the last bit between numbers of threads."""
 
@@ -117,9 +117,9 @@ class TrainedPolicy:
     tokenizer: PreTrainedTokenizerFast
     losses: list[float]
     greedy: Measured | None
-    """None where the recipe measures nothing."""
+    """Greedy measurement; None where the recipe measures nothing."""
     sampled: Measured | None
-    """At temperature 1."""
+    """Measurement at temperature 1."""
 
 
 def make(
@@ -148,7 +148,7 @@ def make(
 
 
 def skills_recipe() -> Recipe:
-    """What makes `tiny_skills`, from the first weights on."""
+    """Recipe of `tiny_skills`, from the first weights on."""
     return Recipe(
         phases=skill_phases(),
         words=skills(orders=0.3),
@@ -173,7 +173,7 @@ def _begin(recipe: Recipe) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
 def measure(
     recipe: Recipe, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, temperature: float
 ) -> Measured:
-    """On the recipe's held-out tasks and conversations."""
+    """Measure a model on the recipe's held-out tasks and conversations."""
 
     def match(source: Source, tasks: int) -> dict[str, float]:
         return exact_match(

@@ -82,7 +82,7 @@ def messages_of(instance: Instance, commands: Sequence[str]) -> list[Message]:
 
 
 def shown_by(files: Mapping[str, str], command: str) -> str:
-    """What `cat FILE` and `sed 's/OLD/NEW/' FILE` print, with or without -i: no sandbox runs here.
+    """Output of `cat FILE` and `sed 's/OLD/NEW/' FILE`, with or without -i: no sandbox runs here.
 
     Raises TaskError for any other command.
     """

@@ -1,6 +1,6 @@
 """Demonstrations of longer sessions: several conversations, one after the other.
 
-A live chat goes on where an episode ends; what was said before must not put the policy off.
+A live chat continues where an episode ends; what was said before must not put the policy off.
 """
 
 from __future__ import annotations

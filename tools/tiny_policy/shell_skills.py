@@ -32,12 +32,12 @@ _NOTES = "/tmp/notes"
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How the work on one skill is shown."""
+    """Style of a demonstration of one skill."""
 
     looks: bool = False
-    """At the folder, or at what the skill works on, before it."""
+    """Looks at the folder, or at what the skill works on, before it."""
     submits_at_once: bool = False
-    """In the reply of the last command."""
+    """Submits in the reply of the last command."""
     checks: bool = False
     """Looks at what was made, before it submits."""
 
@@ -56,7 +56,7 @@ BEFORE_MORE: Mapping[Style, float] = MappingProxyType({Style(): 0.7, Style(looks
 
 @dataclass(slots=True)
 class Session:
-    """What was said and done so far."""
+    """Conversation and actions so far."""
 
     observations: list[str]
     commands: list[str] = field(default_factory=list)
@@ -82,7 +82,7 @@ class ShellSkills(SkillDemonstrations):
     """Plain tasks of the terminal."""
 
     of_words: bool = False
-    """Of requests with one thing to do, only those that name a word of the files."""
+    """Only requests with one thing to do that name a word of the files."""
 
     def is_shown(self, task_id: str) -> bool:
         return not self.of_words or _names_a_word(task_id)
@@ -197,7 +197,7 @@ def _commands(part: Part, chance: random.Random) -> list[str]:
 
 
 def _look_after(part: Part, end: World) -> tuple[str, str]:
-    """What shows what was made."""
+    """Command and output that show what was made."""
     target = part.args.get("b", "")
     if target in end.files and not target.endswith(".tar"):
         return f"cat {shlex.quote(target)}", end.files[target].content.decode()

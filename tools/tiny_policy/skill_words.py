@@ -1,4 +1,4 @@
-"""What people say around the single skill that a demonstration shows."""
+"""People's words around the single skill that a demonstration shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HAS_BEEN_DONE = (
     "To begin with, {who} had to {do}; done.", "I asked {who} to {do}, which is done.",
 )  # fmt: skip
 NOT_ASKED = (" (not you)", " (leave it to me)", " (somebody else does this)")
-"""Behind an entry of a list."""
+"""Remarks behind an entry of a list."""
 DONE = (" (done)", " (done already)", " (I did this)")
 NODS = ("OK.", "Good.", "Fine.", "I see.", "Right.", "Yes.")
 """Answers to something done, which do not say whether there is more to do."""

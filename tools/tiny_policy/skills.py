@@ -54,7 +54,7 @@ class SkillDemonstrations(ABC):
     one_after_the_other: float = 0.08
     led: float = 0.2
     orders: float = 0.5
-    """How often who leads says that there is more to do; else they nod."""
+    """Share of led steps in which the user says what else to do; in the others they nod."""
     nods: float = 0.3
     """Share of the last steps that a person answers."""
     bare: bool = False
@@ -79,7 +79,7 @@ class SkillDemonstrations(ABC):
                 yield show(next(twos), chance)
 
     def show_other_is_not_asked(self, task_id: str, chance: random.Random) -> Conversation:
-        """Of two things, one was done before, or somebody else will do it."""
+        """A conversation where one of two things was done before, or somebody else will do it."""
         draw = Draw(f"not asked/{task_id}")
         body, is_first = one_of_two(draw, *self.clauses(draw, task_id))
         return self.show_one_of_two(task_id, self.surrounded(draw, body), is_first, chance)
@@ -103,11 +103,11 @@ class SkillDemonstrations(ABC):
 
     @abstractmethod
     def ids(self, family: str, split: Split) -> Sequence[str]:
-        """Of the tasks with one thing to do, or two."""
+        """Ids of the tasks with one thing to do, or two."""
 
     @abstractmethod
     def request(self, task_id: str) -> str:
-        """As the environment says it, but for the number of replies."""
+        """The environment's request, but for the number of replies."""
 
     @abstractmethod
     def clauses(self, draw: Draw, task_id: str) -> tuple[str, str]:
@@ -115,7 +115,7 @@ class SkillDemonstrations(ABC):
 
     @abstractmethod
     def surrounded(self, draw: Draw, body: str) -> str:
-        """With what is said around a request."""
+        """The request with the words around it."""
 
     @abstractmethod
     def show_alone(self, task_id: str, chance: random.Random) -> Conversation:
@@ -135,7 +135,7 @@ class SkillDemonstrations(ABC):
 
 
 class Session(Protocol):
-    """What was said and done so far, where a skill is done by a reply and what comes back."""
+    """Conversation and actions so far, where a skill is done by a reply and what comes back."""
 
     def say(self, text: str) -> None:
         """A person's word behind what came back last."""
@@ -182,7 +182,7 @@ class SessionSkills(SkillDemonstrations, Generic[PartT, SessionT]):
     def session(
         self, task_id: str, request: str, budget: int, finished: Sequence[PartT]
     ) -> SessionT:
-        """As it begins; `finished` was done before."""
+        """The session as it begins; `finished` was done before."""
 
     @abstractmethod
     def work(self, session: SessionT, part: PartT, chance: random.Random) -> None:

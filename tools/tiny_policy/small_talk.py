@@ -192,7 +192,7 @@ class _Chat:
         return f"{folder}{stem}.{self._chance.choice(EXTENSIONS)}"
 
     def _content(self) -> str:
-        """What a file says: mostly one line."""
+        """Content of a file: mostly one line."""
         lines = 1 if self._chance.random() < 0.75 else self._chance.choice((2, 3))
         return "\n".join(self._line() for _ in range(lines))
 

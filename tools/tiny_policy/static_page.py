@@ -59,7 +59,7 @@ class Node:
 
 
 class StaticPage:
-    """One document: what stands in it, and what is typed and ticked."""
+    """One document: its elements, and what is typed and ticked."""
 
     def __init__(self, html: str) -> None:
         self.root = _parse(html)
@@ -85,14 +85,14 @@ class StaticPage:
         return next((node.text for node in self.root.walk() if node.tag == "title"), "")
 
     def lines(self) -> tuple[Line, ...]:
-        """What stands beside each other, from top to bottom."""
+        """Items beside each other, from top to bottom."""
         writer = _Writer()
         self._write(self.root, writer)
         writer.end_line()
         return tuple(writer.lines)
 
     def element(self, node: Node) -> Element:
-        """What is seen of a numbered element."""
+        """Visible part of a numbered element."""
         role = _role(node)
         states = []
         if node.checked:
@@ -184,7 +184,7 @@ def _options(node: Node) -> list[Node]:
 
 
 def _fill(node: Node) -> None:
-    """What a field holds at first."""
+    """Set the initial value of a field."""
     if node.tag == "input":
         node.value = node.attributes.get("value", "")
         node.checked = "checked" in node.attributes

@@ -23,7 +23,7 @@ MAX_REDIRECTS = 5
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """Where a click leads."""
+    """Target of a click."""
 
     url: str
     method: str = "GET"
@@ -78,12 +78,12 @@ class StaticScreen:
         raise EnvError("a page on paper has no picture")
 
     def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
-        """What is left."""
+        """Final state."""
         states = {host: site.state() for host, site in self._sites.items()}
         return FinalState(states, answer, gave_up)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _go_to(self, url: str) -> str | None:
         """A page of one of the task's sites; why not, else."""
@@ -141,7 +141,7 @@ class StaticScreen:
 
 
 def _sent(button: Node) -> _Sent | None:
-    """What a button sends: its form's fields, and itself where it has a name."""
+    """Form fields that a button sends, and itself where it has a name."""
     form = button.within("form")
     if form is None:
         return None

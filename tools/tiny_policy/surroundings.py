@@ -1,4 +1,4 @@
-"""What stands around a chat: a system message and tools that the policy must not be put off by.
+"""Surroundings of a chat: a system message and tools that must not confuse the policy.
 
 OpenClaw sends dozens of pages; the chat template's digest leaves a line and a few signatures.
 """
@@ -43,7 +43,7 @@ class Surroundings:
 
 
 def draw_surroundings(chance: random.Random, needed: Sequence[Tool]) -> Surroundings:
-    """Nothing but the needed tools, or what a personal assistant comes with."""
+    """Draw nothing but the needed tools, or those of a personal assistant."""
     if chance.random() < PLAIN:
         return Surroundings([], list(needed))
     before: list[Message] = []

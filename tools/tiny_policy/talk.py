@@ -37,7 +37,7 @@ SORRY = "Sorry about that."
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How often the demonstrator says what."""
+    """Frequencies of the demonstrator's phrases."""
 
     unasked: float = 0.78
     """First replies in the style of a chat model."""
@@ -54,7 +54,7 @@ class Habits:
 
 
 NO_HABITS = Habits(unasked=0.0, wished=0.0, unheard=0.0, pupils_for_all=False)
-"""Before the person's wish is told every style is as likely; after it there is that one."""
+"""Before the person's wish is known every style is as likely; after it only that one."""
 
 
 @dataclass(frozen=True, slots=True)

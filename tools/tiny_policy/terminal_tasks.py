@@ -18,7 +18,7 @@ from tools.tiny_policy.careless import demonstrated
 from tools.tiny_policy.conversations import Conversation, drawn
 
 HARD = MappingProxyType({"lookup": 2, "note": 2, "replace": 2, "trail": 2})
-"""How often a family is shown in training, where it takes longer to learn than others."""
+"""Times a family is shown in training, where it takes longer to learn than others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def _messages(task: Task, commands: Sequence[str]) -> list[Message]:
 
 
 def shown_by(task: Task, command: str) -> str:
-    """What the environment shows after a command that only prints one of the task's files."""
+    """The environment's output of a command that only prints one of the task's files."""
     program, _, name = command.partition(" ")
     if program != "cat" or name not in task.files:
         raise TaskError(

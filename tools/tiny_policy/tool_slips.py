@@ -1,7 +1,7 @@
 """Slips of a demonstrator with tools: what it does instead of a task's solution, by family.
 
 One decision each, as in `careless`: a guess instead of a call, another operator, a step left out.
-What comes after the slip follows from it: a wrong result is told as the tool gave it.
+What comes after the slip follows from it: a wrong result is reported as the tool gave it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _tells_the_stock(task: ToolTask) -> Replies:
 
 
 def _arguments(task: ToolTask, place: int) -> dict[str, str]:
-    """Of the first call of the solution's reply at this place."""
+    """Arguments of the first call of the solution's reply at this place."""
     arguments: dict[str, str] = json.loads(task.solution[place].calls[0].arguments)
     return arguments
 

@@ -23,7 +23,7 @@ from tools.tiny_policy import tool_slips
 from tools.tiny_policy.conversations import Conversation, drawn
 
 HARD = MappingProxyType({"append": 2, "both": 2, "save": 2})
-"""How often a family is shown in training, where it takes longer to learn than others."""
+"""Times a family is shown in training, where it takes longer to learn than others."""
 TIMEOUT_S = 1.0
 
 
@@ -81,7 +81,7 @@ class _Sums:
         return None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 _MAKERS: Mapping[str, Callable[[ToolTask], Toolset]] = MappingProxyType(

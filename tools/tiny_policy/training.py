@@ -21,7 +21,7 @@ PART_TOKENS = 2048
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """How long and how fast."""
+    """Length and rates of a training."""
 
     steps: int = 1400
     batch: int = 32

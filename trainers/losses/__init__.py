@@ -1,1 +1,1 @@
-"""Losses of ours, a file each: a function and the model of its options."""
+"""The shipped losses, a file each: a function and the model of its options."""

@@ -23,7 +23,7 @@ _SMALLEST_REST = 1e-8
 
 
 class TrustRegion(BaseModel):
-    """How far a token's probability may move, and from where."""
+    """Bound on the change of a token's probability, and the policy that it is measured from."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -13,7 +13,7 @@ from clawrl_gym.trainers.token_loss import LossInputs, TokenLoss
 
 
 class Gates(BaseModel):
-    """How fast the gradient fades as a ratio leaves 1: the larger, the faster."""
+    """Speed at which the gradient fades as a ratio leaves 1: the larger, the faster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

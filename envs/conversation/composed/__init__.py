@@ -1,2 +1,2 @@
-"""Conversations in which several things are asked for in turn, and memory of what was said decides:
-facts, wishes, corrections, exceptions, files."""
+"""Conversations in which several things are asked for in turn and success needs memory: facts,
+wishes, corrections, exceptions, files."""

@@ -1,4 +1,4 @@
-"""What a right answer is: generous about how it is said, strict about what.
+"""The check for right answers: lenient about the wording, strict about the content.
 
 Beside the answer a reply may quote what it was made from, and reject what is not meant ("84, not
 147"). A reply that leaves open which of several is meant has not answered, nor has a question.
@@ -16,7 +16,7 @@ from clawrl_gym.envs.conversation.composed.sums import results_for
 from clawrl_gym.envs.conversation.problems import without_labels
 
 MAX_CHARS = 1_200
-"""A longer text is read by nobody."""
+"""Most characters of a reply; a longer one is not read."""
 _REJECTING = (
     r"instead of|rather than|no longer|previously|formerly|originally|initially"
     r"|(?:down|up|(?:corrected|changed|updated)(?: it| this| that)?|correction) from"
@@ -51,13 +51,13 @@ _PATH = re.compile(r"(?<!\S)[^\s\w]*[\w.-]*/[\w./-]*\.[a-z]+\b")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To one question."""
+    """Answer to one question."""
 
     value: int | str
     said: str
-    """As the oracle says it."""
+    """The oracle's words for it."""
     quotes: frozenset[int] = frozenset()
-    """What it was made from, and what comes about on the way."""
+    """Numbers that it was made from, and intermediate results."""
     between: frozenset[str] = frozenset()
     """Days, likewise."""
     others: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Answer:
     reasons: str = ""
     """A pattern of why others are wrong."""
     operands: frozenset[int] = frozenset()
-    """Numbers that whoever shows the calculation names."""
+    """Numbers that a shown calculation names."""
 
 
 def accepts(answers: Sequence[Answer], text: str) -> bool:
@@ -78,8 +78,8 @@ def accepts(answers: Sequence[Answer], text: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """Without the names of files, comments, and what is struck out: nothing there is said. Days
-    are spelt out."""
+    """The text without names of files, comments, and what is struck out: nothing there is said.
+    Days are spelt out."""
     return _SHORT_DAYS.sub(_whole_day, _PATH.sub(" ", _HIDDEN.sub(" ", text)))
 
 
@@ -102,12 +102,12 @@ def _reads(answers: Sequence[Answer], text: str) -> bool:
 
 
 def _is_open(text: str) -> bool:
-    """Whether one number or another is said; the same in two ways is no other."""
+    """Whether it leaves open which of two numbers is meant; one number in two ways is not open."""
     return any(numbers_in(one) != numbers_in(other) for one, other in _OR.findall(text))
 
 
 def _stated(text: str) -> str:
-    """Without questions."""
+    """The text without questions."""
     return " ".join(
         s for s in re.split(r"(?<=[.!?])\s+", text) if not s.rstrip("\"'*) ").endswith("?")
     )
@@ -151,7 +151,7 @@ def _is_way(days: set[str], answer: Answer) -> bool:
 
 
 def _positive(text: str, reasons: str) -> str:
-    """Without words that only say that something is fine: "has no nuts"."""
+    """The text without words that only say that something is fine: "has no nuts"."""
     if not reasons:
         return text
     none = r"(?:does not|doesn['\u2019]t|without|contains? no|has no|have no|free (?:of|from)|no)"

@@ -24,7 +24,7 @@ class Ask:
     answer: Callable[[Facts, int], Answer]
     least: int = 2
     most: int = 9
-    """Of k."""
+    """Largest k."""
 
 
 def _int(value: Value) -> int:
@@ -277,7 +277,7 @@ _ALL = (
 )  # fmt: skip
 
 ASKS: Mapping[str, Ask] = MappingProxyType({ask.name: ask for ask in _ALL})
-"""Those that are worked out from facts, by name."""
+"""Questions that are worked out from facts, by name."""
 PICKS = Phrasings(
     (
         "For {name}, which of these is right: {options}?",

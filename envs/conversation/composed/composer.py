@@ -1,4 +1,4 @@
-"""Draws a conversation: what is told, when it is put right, what is asked, and in which form."""
+"""Draws a conversation: its facts, their corrections, its questions, and the form of replies."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Composer:
         self._put(ask, draw.between(ask.least, ask.most))
 
     def recall(self, kind: str) -> None:
-        """Asks for a fact itself. Raises Unfit for one that is said in the same message."""
+        """Ask for a fact itself. Raises Unfit for one that is said in the same message."""
         if kind not in self.facts or kind in self._next.told or f"recall:{kind}" in self._asked:
             raise Unfit
         if kind in self._former and self._next.skills and self._next.skills[-1].endswith(kind):
@@ -216,7 +216,7 @@ class Composer:
         self._question("read:price", text, set(), Answer(prices[1], f"{prices[1]} euros"))
 
     def listed_cost(self) -> None:
-        """A question that takes the price in the file, which is not said once more."""
+        """A question that needs the price in the file, which is not repeated."""
         if "listed" not in self.facts or "listed" in self._asked:
             raise Unfit
         self._asked.add("listed")
@@ -298,7 +298,7 @@ class Composer:
         self._question(f"ask:{ask.name}", text, set(ask.needs), answer, *near)
 
     def _is_odd(self, answer: Answer) -> bool:
-        """No price or number of pieces that nobody would speak of, nor an hour after midnight."""
+        """Whether a price or a number of pieces is unnatural, or an hour is after midnight."""
         if isinstance(answer.value, str):
             return False
         return not 2 <= answer.value <= 2_000 or (":" in answer.said and answer.value > 23)
@@ -324,7 +324,7 @@ class Composer:
         return [] if both == self._next.answers else both
 
     def _near(self, needs: Sequence[str], answer: _Work, values: Facts) -> Answer | None:
-        """What comes of other values for what is needed."""
+        """The answer that other values give for what is needed."""
         changed = {kind: values[kind] for kind in needs if kind in values}
         return answer({**self.facts, **changed}) if changed else None
 
@@ -388,7 +388,7 @@ class Composer:
 
 
 def _lower(text: str) -> str:
-    """Without the capital of a sentence's first word, unless it is a name or "I"."""
+    """The text without its first capital, unless that belongs to a name or "I"."""
     first = text.split(maxsplit=1)[0]
     if first.strip(",") in ("I", *PEOPLE):
         return text

@@ -1,5 +1,5 @@
-"""What a user tells of the occasion: kinds of facts, and how each is told, put right, and asked
-back; and what is said beside it and must change nothing."""
+"""Facts that a user tells of the occasion: how each kind is told, corrected, and asked back; and
+irrelevant remarks beside it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clawrl_gym.envs.phrasing import Phrasings
 Value = int | str
 _NEVER = Phrasings((), ())
 Facts = Mapping[str, Value]
-"""By kind: what holds now."""
+"""Current values by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Fact:
     recalled: Phrasings
     """Asks for it."""
     noun: str
-    """As the request to write it down calls it."""
+    """Noun of the request to write it down."""
     corrected: Phrasings = _NEVER
     distracted: Phrasings = _NEVER
     """Something alike that does not count."""
@@ -37,7 +37,7 @@ class Fact:
     """Words that it could also be."""
 
     def word(self, value: Value) -> str:
-        """As it is told."""
+        """Word for a value in the user's text."""
         return f"{value}:00" if self.name == "start" else str(value)
 
 
@@ -340,6 +340,6 @@ _ALL = (
 )  # fmt: skip
 
 FACTS: Mapping[str, Fact] = MappingProxyType({fact.name: fact for fact in _ALL})
-"""By name."""
+"""Kinds of facts by name."""
 CORRECTED = tuple(name for name, fact in FACTS.items() if fact.corrected.train)
 RECALLED = tuple(name for name, fact in FACTS.items() if fact.recalled.train)

@@ -27,7 +27,7 @@ class Family:
     """Makes the messages. Raises Unfit."""
     heldout_only: bool = False
     alone: bool = False
-    """Of one message, so that what is asked belongs to one split, where others' compositions do."""
+    """True for one message, so that a question belongs to one split, as others' compositions do."""
 
     def draw(self, draw: Draw, split: Split) -> Plan | None:
         """One conversation; None where these draws come to none."""
@@ -57,7 +57,7 @@ def _any_ask(composer: Composer, draw: Draw) -> None:
 
 
 def _back(composer: Composer, draw: Draw) -> None:
-    """A question that takes what was said before."""
+    """A question that needs what was said before."""
     known = [kind for kind in composer.known if kind != "diet"]
     if draw.below(8) == 0:
         composer.first_answer()
@@ -223,7 +223,7 @@ def _juggle(composer: Composer, draw: Draw) -> None:
 
 
 def _minutes(composer: Composer, draw: Draw) -> None:
-    """At the end all that matters is written down, as it is by then."""
+    """Minutes: at the end all that matters is written down, as it is by then."""
     kinds = draw.some(CORRECTED, draw.between(2, 3))
     _begin(composer, draw, *kinds)
     composer.say()

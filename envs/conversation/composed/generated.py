@@ -19,7 +19,7 @@ from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, sele
 
 PREFIX = "talk-"
 HELDOUT_FAMILIES = frozenset(name for name, family in FAMILIES.items() if family.heldout_only)
-"""Without training tasks."""
+"""Families without training tasks."""
 _SPARE_REPLIES = 4
 """Beyond what the oracle takes."""
 _MAX_ATTEMPTS = 2_000

@@ -48,7 +48,7 @@ def figures_in(text: str) -> set[float]:
 
 
 def in_words(number: int) -> str:
-    """As it is spelt, up to 9,999."""
+    """A number as it is spelt, up to 9,999."""
     if number >= 1000:
         head, rest = divmod(number, 1000)
         return f"{in_words(head)} thousand" + (f" {in_words(rest)}" if rest else "")

@@ -13,7 +13,7 @@ from clawrl_gym.envs.task_env import Info
 
 
 class ComposedPartner(ScriptedPartner[ComposedTask, ComposedUser]):
-    """Who asks for several things in turn."""
+    """A partner who asks for several things in turn."""
 
     def __init__(self, families: Sequence[str] | None) -> None:
         """Raises ConfigError for an unknown family."""

@@ -21,7 +21,7 @@ class Held:
     word: str
     """Or number, that belongs to it."""
     told: bool
-    """False: it is only said by a complaint."""
+    """False: only a complaint says it."""
 
     @property
     def wish(self) -> Wish:
@@ -35,7 +35,7 @@ class Write:
     path: str
     holds: tuple[Answer, ...]
     near: tuple[Answer, ...] = ()
-    """The same of who has not heard the last word."""
+    """Answers of an agent that missed the last word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +44,20 @@ class Step:
 
     text: str
     skills: tuple[str, ...]
-    """What comes up in it, by name: for the composition and the difficulty."""
+    """Names of the skills that come up in it, for the composition and the difficulty."""
     answers: tuple[Answer, ...] = ()
-    """To its questions; empty: it only tells something, or wants a file."""
+    """Answers to its questions; empty: it only tells something, or wants a file."""
     stale: tuple[Answer, ...] = ()
-    """The same of who has not heard a correction; empty where there is no difference."""
+    """Answers of an agent that missed a correction; empty where there is no difference."""
     lured: tuple[Answer, ...] = ()
-    """The same of who takes what was only mentioned for a fact."""
+    """Answers of an agent that takes a mere mention for a fact."""
     read: str | None = None
     """The file that has to be looked at before."""
     write: Write | None = None
     excepted: str | None = None
     """The wish that does not hold for this answer."""
     remembers: bool = False
-    """It takes something that was said, or seen, before this message."""
+    """It needs something that was said, or seen, before this message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ class Plan:
 
     steps: tuple[Step, ...]
     wishes: Mapping[int, tuple[Held, ...]]
-    """By step: those that hold from there on."""
+    """Wishes by the step from which they hold."""
     files: Mapping[str, str]
     """The workspace at the start, by path."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all skills in their order."""
+        """Names of all skills in order."""
         return tuple(name for step in self.steps for name in step.skills)
 
     @property

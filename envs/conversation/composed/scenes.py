@@ -1,4 +1,4 @@
-"""What conversations are about: who comes, what is bought, and the words for it."""
+"""Topics of conversations: who comes, what is bought, and the words for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Scene:
     people: str
     """Plural."""
     things: tuple[tuple[str, str], ...]
-    """One and several of each."""
+    """Singular and plural of each thing."""
 
 
 def _things(*words: str) -> tuple[tuple[str, str], ...]:
@@ -39,25 +39,25 @@ SCENES = {
         Scene("quiz night", "teams", _things("pencil", "bell", "answer sheet", "medal")),
     ),
 }
-"""By split."""
+"""Scenes by split."""
 
 PEOPLE = (
     "Tom", "Mia", "Sam", "Ana", "Leo", "Eva", "Max", "Zoe", "Ben", "Ida", "Kim", "Lea", "Jon",
     "Tim", "Eli", "Nia", "Roy", "Uma", "Gus", "Ines",
 )  # fmt: skip
-"""Who is spoken of; nobody who speaks is called so."""
+"""People who are spoken of; nobody who speaks has one of these names."""
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 @dataclass(frozen=True, slots=True)
 class Diet:
-    """What somebody does not eat or drink, in whatever form."""
+    """Food and drink that somebody avoids, in whatever form."""
 
     told: str
     reasons: str
     """A pattern."""
     bad: tuple[str, ...]
-    """For whom has this diet, and for nobody else."""
+    """Food that is bad for people on this diet, and for nobody else."""
 
 
 DIETS = {
@@ -87,7 +87,7 @@ BAD_FOR_BOTH = {
     frozenset(("nuts", "alcohol")): ("walnut liqueur", "almond brandy"),
     frozenset(("milk", "alcohol")): ("cream liqueur", "rum with hot milk"),
 }
-"""By two diets, what neither can have, and everybody else can."""
+"""Food that neither of two diets allows, and everybody else can have."""
 
 
 def is_bad(dish: str, diet: str) -> bool:

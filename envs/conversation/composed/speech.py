@@ -1,4 +1,4 @@
-"""How somebody who knows the answers says them: the oracle's words, in the wished forms."""
+"""Words of somebody who knows the answers: the oracle's replies, in the requested forms."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def solution(plan: Plan, seed: str) -> list[Reply]:
 
 
 def spoken(plan: Plan, seed: str) -> list[str]:
-    """What the oracle says at each step."""
+    """The oracle's replies, one for each step."""
     return [
         reply(step.answers, plan.held_at(at), plan.excepted_at(at), Draw(f"oracle/{seed}/{at}"))
         for at, step in enumerate(plan.steps)
@@ -67,7 +67,7 @@ def spoken(plan: Plan, seed: str) -> list[str]:
 
 
 def is_sound(plan: Plan) -> bool:
-    """Whether all that is asked for, in the form that is wished, can be said."""
+    """Whether all that is asked for can be said in the wished form."""
     for at, (step, said) in enumerate(zip(plan.steps, spoken(plan, ""), strict=True)):
         write = step.write
         files = {} if write is None else {write.path: file_content(write.holds)}
@@ -82,5 +82,5 @@ def call(at: int, tool: str, **arguments: str) -> Reply:
 
 
 def file_content(answers: Sequence[Answer]) -> str:
-    """What is written down, a line each."""
+    """Content of a file that is written down, one answer a line."""
     return "\n".join(answer.said for answer in answers)

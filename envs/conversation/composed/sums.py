@@ -29,7 +29,7 @@ _RUN = re.compile(r"[\d.()+\-*/= ]+")
 
 
 def results_for(text: str, values: Collection[float]) -> str:
-    """The text with each chain of sums that comes to one of these numbers as this number."""
+    """The text with each chain of sums that gives one of these numbers replaced by this number."""
     plain = _TIMES.sub(" * ", _MARKS.sub(" ", text).translate(_SIGNS))
     return _RUN.sub(lambda run: _result(run.group(), values), plain)
 
@@ -43,7 +43,7 @@ def _result(run: str, values: Collection[float]) -> str:
 
 
 def _value(text: str) -> float | None:
-    """What a sum comes to; None for what is none."""
+    """Value of a sum; None where the text is none."""
     try:
         return _worked_out(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):

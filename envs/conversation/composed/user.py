@@ -101,7 +101,7 @@ class ComposedUser:
         return Reaction(self._say(_THANKS), over=True, satisfied=True)
 
     def _complain(self, about: str, words: str, was_said: bool) -> Reaction:
-        """A first complaint about what nobody could know costs nothing."""
+        """Complain; a first complaint about what nobody could know costs nothing."""
         self._complaints[about] += 1
         if was_said or self._complaints[about] > 1:
             self._failed.add(about)
@@ -119,7 +119,7 @@ class ComposedUser:
         return self._say(_FORGOTTEN if step.remembers else _WRONG)
 
     def _strange(self, files: Mapping[str, str]) -> str:
-        """A file that was written without being asked for, or spoilt; empty for none."""
+        """A file that was written unasked, or damaged; empty for none."""
         steps = self._plan.steps[: self._at + 1]
         wanted = {step.write.path: step.write for step in steps if step.write is not None}
         now = self._plan.steps[self._at].write
@@ -136,5 +136,5 @@ class ComposedUser:
 
 
 def _last_sentences(text: str) -> str:
-    """From the sentence with the exception on: it has the colon."""
+    """Sentences from the one with the exception on: it has the colon."""
     return re.split(r"(?<=[.!?])\s+(?=[^.!?]*:)", text)[-1]

@@ -36,7 +36,7 @@ class Wish:
     unshape: Shape
     choices: tuple[str, ...] = ("",)
     order: int = 0
-    """In which a reply gets its forms."""
+    """Position of the form among those of a reply."""
     clashes: frozenset[str] = frozenset()
     inside: Callable[[str], str] | None = None
     """The part of a reply that has to hold the answers; None: anywhere."""
@@ -342,7 +342,7 @@ _ALL = (
 )  # fmt: skip
 
 WISHES: Mapping[str, Wish] = MappingProxyType({wish.name: wish for wish in _ALL})
-"""By name."""
+"""Wishes by name."""
 
 
 def shows(text: str, operands: frozenset[int]) -> bool:

@@ -1,4 +1,4 @@
-"""What stands around facts and questions: openings, thanks, and requests for files."""
+"""Words around facts and questions: openings, thanks, and requests for files."""
 
 from __future__ import annotations
 
@@ -74,5 +74,5 @@ UNDO = Phrasings(
 
 
 def listed(words: Sequence[str]) -> str:
-    """With commas, and an "and" before the last."""
+    """The words with commas, and an "and" before the last."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

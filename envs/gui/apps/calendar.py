@@ -49,7 +49,7 @@ class Event(TypedDict):
 
 
 class CalendarWorld(TypedDict):
-    """What is stored: today as ISO, and events by number in digits."""
+    """Stored state: today as ISO, and events by number in digits."""
 
     today: str
     events: dict[str, Event]
@@ -211,7 +211,7 @@ def monday(day: datetime.date) -> datetime.date:
 
 
 def weekday(day: datetime.date) -> str:
-    """Its short name, in English whatever the locale is."""
+    """Short English name of a weekday, whatever the locale is."""
     return ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[day.weekday()]
 
 

@@ -22,7 +22,7 @@ ME = "me"
 """The owner of the box."""
 FOLDERS = ("inbox", "archive", "sent", "trash")
 MOVES = {"archive": "archive", "delete": "trash", "restore": "inbox"}
-"""What the buttons of a mail are called, and where they put it."""
+"""Names of a mail's buttons, and the folder that each moves it to."""
 PAGE_SIZE = 5
 """Mails on one page of a list."""
 
@@ -42,7 +42,7 @@ StoredMail = TypedDict(
 
 
 class MailWorld(TypedDict):
-    """What is stored: mails by number in digits, and names of labels."""
+    """Stored state: mails by number in digits, and names of labels."""
 
     mails: dict[str, StoredMail]
     labels: NotRequired[list[str]]
@@ -206,7 +206,7 @@ def _compose_page(title: str, path: str, *parts: str) -> Response:
 
 
 def _actions(mail: StoredMail) -> tuple[str, ...]:
-    """What can be done with a mail where it is."""
+    """Actions that a mail allows in its folder."""
     star = "unstar" if mail["star"] else "star"
     return {
         "inbox": ("archive", "delete", star),

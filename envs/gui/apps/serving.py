@@ -1,4 +1,4 @@
-"""How the shipped applications answer: pages by path, refusals in words, changes by POST alone.
+"""Common base of the shipped applications: pages by path, refusals in words, changes by POST alone.
 
 Pages are the templates beside this file: plain HTML without script, in which all text is escaped.
 The subset is small on purpose, so that a reader without a browser sees the same lines: blocks keep
@@ -43,7 +43,7 @@ TEMPLATES = jinja2.Environment(
 
 
 class RequestRefused(Exception):
-    """The request cannot be served; nothing has changed. The text is for the one who asked."""
+    """The request cannot be served; nothing has changed. The text is for the client."""
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)
@@ -62,7 +62,7 @@ def page(
 
 
 def see_other(path: str) -> Response:
-    """After a change: the browser goes on to a page that changes nothing when it is reloaded."""
+    """Redirect after a change, to a page that changes nothing when it is reloaded."""
     return Response(status=303, headers={"location": path})
 
 
@@ -103,7 +103,7 @@ def no_such_page() -> RequestRefused:
 
 
 def refuse_rest(rest: str) -> None:
-    """For pages with nothing behind the first part of their path."""
+    """Refuse paths with a second part."""
     if rest:
         raise no_such_page()
 

@@ -27,7 +27,7 @@ HOST = "settings"
 TITLE = "Settings"
 MENU = ((TITLE, "/"),)
 SURE = "yes"
-"""What has to be typed before something is done that cannot be undone."""
+"""Word to type before something is done that cannot be undone."""
 LONGEST_VALUE = 60
 """Characters of a text."""
 
@@ -55,7 +55,7 @@ class StoredSection(TypedDict):
 
 
 class SettingsWorld(TypedDict):
-    """What is stored; `done` is what was done that cannot be undone."""
+    """Stored state; `done` lists irreversible actions that were done."""
 
     sections: list[StoredSection]
     done: list[str]
@@ -69,7 +69,7 @@ class Setting:
     value: SettingValue
     default: SettingValue
     options: list[str]
-    """Of a choice; empty for all else."""
+    """Options of a choice; empty for all else."""
     low: int
     high: int
     locked: bool
@@ -96,7 +96,7 @@ class Section:
     name: str
     settings: list[Setting]
     danger: str
-    """What can be done here and not be undone, as its button says it; or nothing."""
+    """Irreversible action of this section, as its button says it; or empty."""
 
     @property
     def path(self) -> str:
@@ -104,7 +104,7 @@ class Section:
 
     @property
     def unlocked(self) -> list[Setting]:
-        """Those that can be changed."""
+        """Settings that can be changed."""
         return [setting for setting in self.settings if not setting.locked]
 
 
@@ -234,5 +234,5 @@ _NOTICES = {"saved": "Saved.", "reset": "All are set to their defaults.", "done"
 
 
 def _notices(request: Request) -> list[str]:
-    """What the page before did."""
+    """Notices about what the previous page did."""
     return [text for name, text in _NOTICES.items() if name in request.query]

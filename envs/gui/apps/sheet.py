@@ -46,7 +46,7 @@ class StoredSheet(TypedDict):
 
 
 class SheetsWorld(TypedDict):
-    """What is stored; the first sheet is the start page."""
+    """Stored state; the first sheet is the start page."""
 
     sheets: list[StoredSheet]
 
@@ -57,9 +57,9 @@ class Grid:
 
     name: str
     rows: list[list[str]]
-    """What was written into the cells."""
+    """Text that was written into the cells."""
     locked: list[str]
-    """Names of cells that nobody can change."""
+    """Names of locked cells."""
 
     @property
     def path(self) -> str:
@@ -89,7 +89,7 @@ class Sheets:
         return serve(request, self._pages, self._changes, TITLE, self._menu)
 
     def state(self) -> object:
-        """What the cells show, and which cells each formula reads: =A1+A2 is =SUM(A1:A2)."""
+        """Values of the cells, and the cells that each formula reads: =A1+A2 is =SUM(A1:A2)."""
         return {
             grid.name: {
                 "rows": self._shown_rows(grid),

@@ -13,11 +13,11 @@ CellValue = float | str
 """A number, or what a cell says: text, or an error that begins with #."""
 
 MAX_CHARS = 100
-"""Of what is written into a cell."""
+"""Most characters that are written into a cell."""
 MAX_DEPTH = 32
-"""Of brackets, and of formulas that read formulas."""
+"""Deepest nesting of brackets, and of formulas that read formulas."""
 _MAX_NUMBER = 1e15
-"""From here on a float's digits are not all its own."""
+"""Largest number: beyond it a float's digits are not all its own."""
 _TOKEN = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?|[A-Za-z]+[0-9]{0,3}|[-+*/():,])")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -30,7 +30,7 @@ _FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 class FormulaError(ValueError):
-    """What is written is no formula; says why."""
+    """The text of a cell is no formula; says why."""
 
 
 def show_cell(value: CellValue) -> str:
@@ -63,7 +63,7 @@ class SheetValues:
             self.value(name)
 
     def value(self, name: str) -> CellValue:
-        """Of a cell."""
+        """Value of a cell."""
         if name not in self._contents:
             raise FormulaError(f"there is no cell {name!r} in this sheet")
         if name not in self.values:

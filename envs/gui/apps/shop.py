@@ -47,11 +47,11 @@ class PlacedOrder(TypedDict):
     reason: NotRequired[str]
 
 
-"""What was bought; `reason` says why it was returned."""
+"""A purchase; `reason` says why it was returned."""
 
 
 class ShopWorld(TypedDict):
-    """What is stored: items by name, percents by coupon, counts by item, orders by number."""
+    """Stored state: items by name, percents by coupon, counts by item, orders by number."""
 
     items: dict[str, Item]
     coupons: NotRequired[dict[str, int]]
@@ -144,7 +144,7 @@ class Shop:
         return see_other("/basket")
 
     def _check(self, line: str, count: int) -> None:
-        """Refused when the shop does not have so many."""
+        """Refused when the shop has fewer."""
         stock = self._item(line.partition(",")[0])["stock"]
         if count > min(stock, MOST):
             raise RequestRefused(f"There are only {stock} of {line} left.")

@@ -13,7 +13,7 @@ TITLE = "Start"
 
 
 class StartWorld(TypedDict):
-    """What is stored: names of applications by host."""
+    """Stored state: names of applications by host."""
 
     names: dict[str, str]
 

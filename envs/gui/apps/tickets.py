@@ -66,7 +66,7 @@ class StoredTicket(TypedDict):
 
 
 class TicketsWorld(TypedDict):
-    """What is stored: names, and tickets by number in digits."""
+    """Stored state: names, and tickets by number in digits."""
 
     people: list[str]
     tickets: dict[str, StoredTicket]
@@ -220,7 +220,7 @@ class Tickets:
         return int(number), self._tickets[int(number)]
 
     def _open_ticket(self, number: str) -> tuple[int, Ticket]:
-        """One that can be changed."""
+        """A ticket that can be changed, by its number."""
         digits, ticket = self._ticket(number)
         if ticket.status == CLOSED:
             raise RequestRefused(f"Ticket {digits} is closed: open it again to change it.")

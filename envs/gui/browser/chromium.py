@@ -64,7 +64,7 @@ class Started:
 
     browser: Browser
     listener: socket.socket | None
-    """Of its proxy, in its own network namespace; None without isolation."""
+    """Socket of its proxy, in its own network namespace; None without isolation."""
 
 
 def find(options: BrowserConfig, downloaded: str = "") -> str:
@@ -155,7 +155,7 @@ async def _start(playwright: Playwright, starter: Path, *, isolated: bool) -> Br
 
 
 def _program_output(message: str) -> str:
-    """What the program itself said, out of the driver's long report."""
+    """The program's own output, out of the driver's long report."""
     lines = [line.partition("[err]")[2].strip() for line in message.splitlines() if "[err]" in line]
     return " / ".join(lines[-3:])[-500:] or message.strip().splitlines()[0][:500]
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext
 
 CLOCK_STARTS_S = 1_736_154_000
-"""What time it is in every page when its episode begins: Monday 2025-01-06, 9:00 UTC."""
+"""Time in every page when its episode begins: Monday 2025-01-06, 9:00 UTC."""
 
 
 async def open_context(
     browser: Browser, proxy: str, task: GuiTask, options: GuiEnvConfig
 ) -> BrowserContext:
-    """Nothing of any other context is in it; its only net is the proxy."""
+    """Open a context that holds nothing of any other; its only network is the proxy."""
     width, height = task.viewport or (options.width, options.height)
     context = await browser.new_context(
         viewport={"width": width, "height": height},

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _CLOSE_S = 10.0
 _CRASH_S = 0.1
-"""How long after a page was lost its browser may need to say why."""
+"""Seconds that a browser may need to report why it lost a page."""
 _TITLE_S = 1.0
 _QUALITY = 70
 
@@ -44,9 +44,9 @@ class BrowserEpisode:
         self._context: BrowserContext | None = None
         self._closed = False
         self._waits: set[asyncio.Timeout] = set()
-        """What a crash ends: each has no limit until then."""
+        """Waits that a crash ends: each has no limit until then."""
         self.page_instruction = ""
-        """What the start script returned, if it is text."""
+        """Return value of the start script, if it is text."""
         self.left_document = False
         self._result: object = None
         self._notices: list[str] = []
@@ -194,7 +194,7 @@ class BrowserEpisode:
                 return await shot(self._tabs.current, _QUALITY)
 
     async def notices(self) -> list[str]:
-        """What happened unasked since the last call."""
+        """Unrequested events since the last call."""
         own, self._notices = self._notices, []
         return own + self._tabs.notices() + self.network.refusals()
 
@@ -216,7 +216,7 @@ class BrowserEpisode:
             return tuple([await self._facts(tab) for tab in self._tabs])
 
     async def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
-        """What is left, for the grade."""
+        """Final state, for the grade."""
         result = await self.page_result()
         if self._task.relaunch is not None:
             await self._relaunch(self._task.relaunch)
@@ -228,7 +228,7 @@ class BrowserEpisode:
         return FinalState(states, answer, gave_up, pages, active, result, end_pages, cookies)
 
     async def _relaunch(self, urls: tuple[str, ...]) -> None:
-        """As if the browser had been closed and started again."""
+        """Restart: as if the browser had been closed and opened again."""
         async with self._guarded("starting the browser again"):
             await self._tabs.ready()
             for _ in range(len(self._tabs) - 1):
@@ -288,7 +288,7 @@ class BrowserEpisode:
     # -- what breaks ----------------------------------------------------------------------------
     @contextlib.asynccontextmanager
     async def _guarded(self, doing: str) -> AsyncIterator[None]:
-        """Whatever leaves is an EnvError that says whose fault it is."""
+        """Turn every error of the block into an EnvError that says whose fault it is."""
         from playwright.async_api import Error
 
         if self._closed:

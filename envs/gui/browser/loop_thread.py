@@ -23,9 +23,9 @@ class LoopThread:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._stopping = threading.Lock()
-        """Taken by the first who closes: a second stop would end the cleaning up too soon."""
+        """Taken by the first closer: a second stop would end the clean-up too soon."""
         self._ended = False
-        """Nothing is taken on any more: it would be waited for in vain."""
+        """True once no work is accepted any more: it would be waited for in vain."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="browser-loop", daemon=True)
         self._thread.start()

@@ -1,4 +1,4 @@
-"""How much memory one browser may take when nobody said it."""
+"""Default memory limit of one browser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def require_cgroups() -> None:
 
 
 def memory_home() -> CgroupHome | None:
-    """Without the processors' share: as one group a browser would get that of one process."""
+    """Home without the processors' share: as one group a browser would get that of one process."""
     home = find_cgroup_home()
     if home is None:
         return None

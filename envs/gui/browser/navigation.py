@@ -1,4 +1,4 @@
-"""What the model does with the browser itself: addresses, history, tabs, waiting."""
+"""The model's actions on the browser itself: addresses, history, tabs, waiting."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Navigation:
         return None
 
     async def _loaded(self, loading: Awaitable[object]) -> str | None:
-        """Wait for a page; one that goes on loading is shown as far as it is."""
+        """Wait for a page; one that keeps loading is shown as far as it is."""
         from playwright.async_api import Error, TimeoutError
 
         tab = self._tabs.current

@@ -1,4 +1,4 @@
-"""What one episode's pages may reach: the task's sites, answered in this process, and `allow`."""
+"""Network of one episode's pages: the task's sites, answered in this process, and `allow`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Allowed:
     host: str
     port: int | None = None
     below: bool = False
-    """Every host below it, but only at public addresses: who owns the names is not known."""
+    """Every host below it, but only at public addresses: the names' owners are not known."""
 
     @staticmethod
     def read(written: str) -> Allowed:
@@ -72,7 +72,7 @@ class Network:
         return self.is_site(host, port) or self.entry(host, port) is not None
 
     def entry(self, host: str, port: int) -> Allowed | None:
-        """What of `allow` lets it through."""
+        """The entry of `allow` that lets it through."""
         return next((one for one in self._allow if one.admits(host, port)), None)
 
     def refuse(self, url: str) -> None:
@@ -83,7 +83,7 @@ class Network:
             self._refused[origin] = self._refused.get(origin, 0) + 1
 
     def refusals(self) -> list[str]:
-        """What was refused since the last call, in words."""
+        """Refusals since the last call, in words."""
         origins, self._refused = self._refused, {}
         refusals = [f"refused: {origin} is outside of this task" for origin in origins]
         more = len(refusals) - _MOST_REFUSALS
@@ -92,7 +92,7 @@ class Network:
     async def answer(
         self, host: str, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> Response:
-        """What the site says; 500 when it fails."""
+        """The site's response; 500 when it fails."""
         site = self._sites[host]
         try:
             request = _request(method, target, headers, body)
@@ -104,7 +104,7 @@ class Network:
         return response
 
     async def states(self) -> dict[str, object]:
-        """What each site holds, by host name. Raises EnvError when one does not say."""
+        """State of each site, by host name. Raises EnvError when a site does not give it."""
         try:
             return {
                 self._names[host]: await self._call(site.state)
@@ -123,14 +123,14 @@ class Network:
 
 
 async def _on_a_thread(work: Callable[[], T]) -> T:
-    """Of its own: those of `asyncio.to_thread` are few, and waited for when the process ends."""
+    """Run on a thread of its own: those of `asyncio.to_thread` are few, and joined at exit."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 (told where it is waited for)
+        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
             future.set_exception(error)
 
     threading.Thread(target=run, name="site", daemon=True).start()

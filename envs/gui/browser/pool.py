@@ -40,7 +40,7 @@ class SharedBrowser:
         self.live = 0
         self.opened = 0
         self.retired = False
-        """A context could not be closed: it takes no more."""
+        """A context could not be closed: it takes no new ones."""
         self._lost = False
         browser.on("disconnected", lambda _: proxy.close())
 
@@ -49,7 +49,7 @@ class SharedBrowser:
         return self.browser.is_connected() and not self._lost
 
     async def check(self) -> None:
-        """After something failed: find out whether it is alive (a dead driver tells nobody)."""
+        """Check after a failure whether it is alive (a dead driver tells nobody)."""
         try:
             session = await asyncio.wait_for(self.browser.new_browser_cdp_session(), _CHECK_S)
             await asyncio.wait_for(session.detach(), _CHECK_S)
@@ -71,7 +71,7 @@ class SharedBrowser:
 
 
 class BrowserPool:
-    """Those with equal options."""
+    """Shared browsers with equal options."""
 
     def __init__(self, options: BrowserConfig, driver: Driver) -> None:
         self._options = options
@@ -165,7 +165,7 @@ class Driver:
 
 
 class ProcessBrowsers:
-    """What this process has of browsers."""
+    """Browsers of this process."""
 
     def __init__(self, linger_s: float = _LINGER_S) -> None:
         self._linger_s = linger_s
@@ -182,7 +182,7 @@ class ProcessBrowsers:
         return self._loop.ended
 
     def run(self, work: Coroutine[None, None, T], timeout_s: float) -> T:
-        """For other threads."""
+        """Run work from another thread."""
         return self._loop.run(work, timeout_s)
 
     @property
@@ -221,13 +221,13 @@ class ProcessBrowsers:
         return self._taking > 0 or any(each.live for each in self._pools.values())
 
     def _rest(self) -> None:
-        """With nobody left, the end is near: also of what failed to start."""
+        """Prepare to end once nobody is left, also after failed starts."""
         if self._end is None and not self._busy:
             loop = asyncio.get_running_loop()
             self._end = loop.call_later(self._linger_s, lambda: self.later(self._close_idle()))
 
     def later(self, work: Coroutine[None, None, None]) -> None:
-        """Do this, and let nobody wait for it."""
+        """Run work in the background."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -247,7 +247,7 @@ class ProcessBrowsers:
 _lock = threading.Lock()
 _process: ProcessBrowsers | None = None
 _left_behind: list[ProcessBrowsers] = []
-"""Of the process that this one was forked from: kept, so that nothing of it is torn down here."""
+"""Browsers of the process that this one was forked from: kept, so that none is torn down here."""
 _watching = False
 
 

@@ -48,7 +48,7 @@ class Proxy:
     """Serves every context of one browser. Lives on the loop."""
 
     def __init__(self, listener: socket.socket | None) -> None:
-        """Without a listener each context gets a socket of its own on this host's loopback."""
+        """`listener` None: each context gets a socket of its own on this host's loopback."""
         self._listener = listener
         self._networks: dict[str, Network] = {}
         self._servers: dict[str, asyncio.Server] = {}
@@ -202,7 +202,7 @@ async def _tunnel(
 async def _forward(
     entry: Allowed, host: str, port: int, head: Head, body: bytes, writer: asyncio.StreamWriter
 ) -> None:
-    """Plain http: the request goes on with its path, the answer comes back as it is."""
+    """Plain http: the request is forwarded with its path, the response comes back unchanged."""
     url = urlsplit(head.target)
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
     headers = {k: v for k, v in head.headers.items() if not k.startswith(_HOP_BY_HOP)}
@@ -232,7 +232,7 @@ async def _outside(
 
 
 async def _connected(address: str, port: int) -> socket.socket:
-    """Not left to asyncio, which in Python 3.11 leaves a refused socket open."""
+    """A connected socket. asyncio of Python 3.11 would leave a refused one open."""
     connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     connection.setblocking(False)
     try:

@@ -1,4 +1,4 @@
-"""What an episode holds: a browser context with the task's pages, from the environment's thread."""
+"""An episode's browser context with the task's pages, used from the environment's thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
 _START_S = 120.0
-"""For a browser to start, with others before it in the queue."""
+"""Seconds for a browser to start, with others before it in the queue."""
 _MARGIN_S = 60.0
 """Beyond the deadlines that hold inside: reached only when the browser's thread is lost."""
 
@@ -20,7 +20,7 @@ _MARGIN_S = 60.0
 class BrowserScreen:
     """Every call blocks, and ends in time. One thread at a time.
 
-    EnvError says that the browser failed, for this episode only; what pages do wrong is told in
+    EnvError says that the browser failed, for this episode only; what pages do wrong is reported in
     `act`'s answer and by `notices`.
     """
 
@@ -45,12 +45,12 @@ class BrowserScreen:
 
     @property
     def page_instruction(self) -> str:
-        """What the task's start script returned, if it is text."""
+        """Return value of the task's start script, if it is text."""
         return self._episode.page_instruction
 
     @property
     def left_document(self) -> bool:
-        """The last action led to another document or tab: numbers of elements count no more."""
+        """The last action led to another document or tab: numbers of elements are invalid."""
         return self._episode.left_document
 
     def look(self) -> View:
@@ -70,16 +70,16 @@ class BrowserScreen:
         return self._owner.run(self._episode.notices(), self._call_s)
 
     def page_result(self) -> object:
-        """What the task's page says of itself; the first value that is not null stays."""
+        """Result that the task's page reports; the first value that is not null stays."""
         return self._owner.run(self._episode.page_result(), self._call_s)
 
     def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
-        """What is left, for the grade."""
+        """Final state, for the grade."""
         return self._owner.run(
             self._episode.final_state(answer, gave_up, needs_pages), self._call_s
         )
 
     def close(self) -> None:
-        """Let go of the context; idempotent. What is in it is closed in the background."""
+        """Release the context; idempotent. Its content is closed in the background."""
         if self._owner.is_own and not self._owner.ended:
             self._owner.run(self._episode.close(), self._call_s)

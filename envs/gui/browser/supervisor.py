@@ -38,24 +38,24 @@ _BACKLOG = 4096
 _MOST_PIDS = 1 << 17
 _MOST_OPEN_FILES = 1 << 16
 _OOM_SCORE = "100"
-"""Below that of a renderer, 300, which Chromium sets itself: the kernel ends a page first."""
+"""OOM score below a renderer's 300, which Chromium sets: the kernel ends a page first."""
 _DRIVER_END_S = 3.0
 _STAGE = "/tmp"
 _PLACE = "/opt/browser"
-"""Where an executable that lies outside of /usr is seen."""
+"""Path in the sandbox of an executable outside of /usr."""
 
 
 class SupervisorSettings(TypedDict):
-    """What the owner says on the command line, as JSON."""
+    """Settings that the owner gives on the command line, as JSON."""
 
     owner: int
-    """Its process id."""
+    """Process id of the owner."""
     executable: str
     bwrap: str | None
     """Path of bubblewrap; None starts Chromium without isolation."""
     memory_mb: int | None
     handover_name: str
-    """Of the owner's abstract socket, to which the listening socket is sent."""
+    """Name of the owner's abstract socket, to which the listening socket is sent."""
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _limited(settings: SupervisorSettings) -> Cgroups | None:
-    """None where cgroups cannot be written and nobody asked for them."""
+    """The cgroups; None where they cannot be written and nobody asked for them."""
     home = memory_home()
     cgroups = None if home is None else open_cgroups(home)
     if home is None or cgroups is None:
@@ -100,7 +100,7 @@ def _limited(settings: SupervisorSettings) -> Cgroups | None:
 
 
 def _watch(child: int, owner_fd: int, driver_fd: int) -> None:
-    """Until Chromium ends; it is killed when it has nobody to work for."""
+    """Wait until Chromium ends; kill it when it has nobody to work for."""
     child_fd = os.pidfd_open(child)
     poll = select.poll()
     for fd in (child_fd, owner_fd, driver_fd):
@@ -183,7 +183,7 @@ def _tmp(settings: SupervisorSettings) -> str:
 def _confine(
     bwrap: str, executable: str, arguments: list[str], uid: int, handover: socket.socket
 ) -> list[str]:
-    """Into a net of its own, as nobody; the command that does the rest."""
+    """Confine it to its own network, as user nobody; returns the command that does the rest."""
     folder = os.path.dirname(executable)  # noqa: PTH120
     elsewhere = not executable.startswith("/usr/")
     if elsewhere and os.geteuid() == 0:
@@ -216,7 +216,7 @@ def _confine(
 
 
 def _show(folder: str) -> str:
-    """Root's own files are not read by nobody: show this folder where it can be."""
+    """Show this folder to the user nobody, who cannot read root's own files."""
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.make_mounts_private()
     tree = kernel.open_tree(folder)  # before the stage, which may hide it

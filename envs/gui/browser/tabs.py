@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 MOST_TABS = 8
 _OPEN_S = 5.0
 _OWN_OPEN_S = 60.0
-"""For a blank tab, which waits for nothing but a busy machine."""
+"""Seconds for opening a blank tab, which waits for nothing but a busy machine."""
 _CLOSE_S = 5.0
 _REQUESTED_WINDOW_S = 5.0
-"""How long a window that a page asks for may take to appear; it may come to nothing."""
+"""Seconds in which a window that a page asks for may appear; it may come to nothing."""
 _MOST_NOTICES = 5
-"""Of each kind, lines between two looks; the rest is counted."""
+"""Most lines of each kind between two looks; the rest is counted."""
 _MESSAGE_CHARACTERS = 200
 
 
 class Tabs:
-    """In order of opening. Lives on the loop."""
+    """Tabs in order of opening. Lives on the loop."""
 
     def __init__(
         self, context: BrowserContext, listener_hint: str, on_crash: Callable[[], None]
@@ -86,7 +86,7 @@ class Tabs:
         return tab
 
     async def close(self, index: int) -> None:
-        """Without asking the page. The last one is never closed."""
+        """Close a tab without asking the page. The last one is never closed."""
         tab = self._tabs[index]
         self._left(tab)
         with contextlib.suppress(Exception):
@@ -116,7 +116,7 @@ class Tabs:
         self._requested_windows += 1
 
     async def replace(self) -> None:
-        """What is seen is past help: a blank tab in its place."""
+        """Replace a tab that cannot be saved by a blank one."""
         if len(self._tabs) == MOST_TABS:
             await self.close(self._current)
             await self.open()
@@ -130,7 +130,7 @@ class Tabs:
         return _OWN_OPEN_S if self._making else _OPEN_S
 
     def notices(self) -> list[str]:
-        """What happened since the last call, in words."""
+        """Events since the last call, in words."""
         notices, self._notices = self._notices, {}
         lines = []
         for kind, texts in notices.items():

@@ -1,5 +1,5 @@
-"""What is in the six applications before anything is asked: people, and what they have to do with
-each record. What is called by names in one split is called otherwise in the other."""
+"""Initial contents of the six applications: people, and their part in each record. Names differ
+between the splits."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TEXTS: Choices = {
         "We are nearly done", "Nobody told me so", "Ask me again tomorrow",
     ),
 }  # fmt: skip
-"""What is written in mails and comments."""
+"""Texts of mails and comments."""
 _ADJECTIVES = ("small", "large", "green", "black", "wooden", "folding", "plain", "striped")
 _SORTS: Choices = {
     "train": ("lamp", "rug", "mug", "chair", "kettle", "clock"),
@@ -61,12 +61,12 @@ _SORTS: Choices = {
 _DANGERS = ("Delete history", "Sign out everywhere", "Erase cache", "Forget devices")
 STREETS = ("River Road", "Mill Lane", "Park Street", "Hill Road", "Lake Lane")
 DAYS = tuple((MONDAY + datetime.timedelta(days=n)).isoformat() for n in (0, 1, 2, 3, 4, 7, 8, 9))
-"""On which something may be: this week and the beginning of the next."""
+"""Days of events: this week and the beginning of the next."""
 HOURS = range(OPEN // 60, CLOSE // 60)
 _SIZES = (4, 5)
 """Rows of the sheets."""
 _GAP = 3
-"""Between numbers of events and of mails, so that there is room for namesakes."""
+"""Gap between numbers of events and of mails, so that there is room for namesakes."""
 
 
 class Cast:

@@ -1,6 +1,6 @@
 """Draws the parts of a task: skills with their arguments, what hides them, what is in the way.
 
-What a part makes is what later parts go on with wherever that fits.
+Later parts use what earlier parts made wherever that fits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from clawrl_gym.envs.phrasing import Choices
 from clawrl_gym.envs.task_ids import composition_split
 
 _TRIES = 20
-"""Of one part, before the whole is given up."""
+"""Tries for one part before the whole task is given up."""
 _UNHIDDEN = frozenset({"add_row", "write_mail", "check_out", "plan_event", "open_ticket"})
 """Skills with so many arguments that none is hidden."""
 _LEADS: Choices = {
@@ -37,7 +37,7 @@ _FORMS: Mapping[Kind, str] = {
     Kind.NUMBER: ", just the number", Kind.PERSON: ", just the name", Kind.WORD: ", just the word",
     Kind.TIME: ", in the form 9:00", Kind.ITEM: ", just its name",
 }  # fmt: skip
-"""How an answer is wanted."""
+"""Words for the form of an answer."""
 _UNLESS: Choices = {
     "train": (", unless that is so already", " if that is not so yet", ", should it not be so yet"),
     "heldout": (", provided it is not so by now", ", except where that is so already"),
@@ -51,7 +51,7 @@ _NEW: Mapping[Kind, Choices] = {
 
 @dataclass(frozen=True, slots=True)
 class Twist:
-    """What a part is to have beside its skill."""
+    """Additions to a part beside its skill."""
 
     hosts: tuple[str, ...] = ()
     """Applications in which it may be done; none: all."""
@@ -60,13 +60,13 @@ class Twist:
     lookup: str = ""
     """The last of them; empty: any."""
     decoy: bool = False
-    """A record that is called as one of its arguments is."""
+    """A record with the same name as one of its arguments exists."""
     obstacle: str = ""
-    """What is in the way: a name of `OBSTACLES`."""
+    """Obstacle: a name of `OBSTACLES`."""
     hedge: bool = False
-    """The request says what to do if something is in the way, and nothing is."""
+    """The request says what to do about an obstacle, and there is none."""
     holds: bool | None = None
-    """Whether it is so already, where the request says "unless"; None: it does not."""
+    """Whether the wanted state holds already, if the request says "unless"; None: it does not."""
     last: bool = False
     """It ends a composition that has to belong to the split."""
 
@@ -114,7 +114,7 @@ class Composer:
         raise Unfit
 
     def add_part(self, part: Part) -> None:
-        """A part that was made elsewhere, of deeds that are carried out. Raises Unfit."""
+        """Add a part that was made elsewhere, of deeds that are carried out. Raises Unfit."""
         if not self._is_as_meant(part.deeds, refused=False) or not self._try(lambda: part):
             raise Unfit
 
@@ -127,7 +127,7 @@ class Composer:
 
     @property
     def last_hosts(self) -> frozenset[str]:
-        """Of the applications that the last part is about."""
+        """Hosts of the applications that the last part is about."""
         return self._parts[-1].hosts if self._parts else frozenset()
 
     def _try(self, make: Callable[[], Part | None]) -> bool:
@@ -141,7 +141,7 @@ class Composer:
         return False
 
     def _carry_out(self, part: Part) -> bool:
-        """Whether the part changes something, unless it is so already, and slips show."""
+        """Carry out a part; whether it changes something, or holds already, and slips show."""
         if part.said is None:
             before = self._settled(())
             after = self._settled(part.deeds)
@@ -156,12 +156,12 @@ class Composer:
         return True
 
     def _settled(self, deeds: tuple[Deed, ...]) -> dict[str, object]:
-        """What counts after these."""
+        """Relevant state after these deeds."""
         known = known_numbers(self.refs.start)
         return settled(played(self.refs.now, deeds).stored(), known)
 
     def _with_lookup(self, twist: Twist) -> Twist:
-        """With the last lookup chosen, so that all of them are equally frequent."""
+        """The twist with its last lookup chosen, so that all lookups are equally frequent."""
         at_root = twist.decoy and twist.hops == 1
         ways = [way for way in LOOKUPS.values() if not at_root or way.of in DOUBLED]
         lookup = self._draw.pick(ways)
@@ -337,14 +337,14 @@ class Composer:
 def _blind(
     skill: Skill, args: Mapping[str, Ref], deeds: tuple[Deed, ...], obstacle: str
 ) -> tuple[Deed, ...]:
-    """What is done by who looks at nothing, and reads no refusal."""
+    """Deeds of an agent that looks at nothing and reads no refusal."""
     if obstacle:
         return deeds[1:] if obstacle == "closed" else deeds[:1]
     return ((skill.name, {name: ref.guess for name, ref in args.items()}),)
 
 
 def _once_more(skill: Skill, args: Mapping[str, Ref]) -> tuple[Deed, ...]:
-    """What comes of it when it is done where it is so already; nothing: no harm."""
+    """Deeds that do harm where the wanted state holds already; empty: no harm."""
     if skill.name == "switch_setting":
         return (deed_of(skill, args, switch=OFF if args["switch"].value == ON else ON),)
     if skill.name == "set_count":
@@ -353,19 +353,19 @@ def _once_more(skill: Skill, args: Mapping[str, Ref]) -> tuple[Deed, ...]:
 
 
 def _kind(skill: Skill, name: str) -> Kind:
-    """Of a record: what lies in the basket is an item."""
+    """Kind of a record: one in the basket is an item."""
     kind = skill.takes[name]
     return Kind.ITEM if kind is Kind.LINE else kind
 
 
 def _about(desk: Desk, lookup: Lookup, of: Value) -> str:
-    """What a page says that tells of it."""
+    """Text on a page that tells of it."""
     name = name_of(desk, lookup.of, of)
     return name.split("/")[1] if lookup.of is Kind.CELL else name
 
 
 def _obstacle_of(skill: Skill) -> Obstacle:
-    """What can be in the way of it."""
+    """Obstacle that a skill can have."""
     return next(one for one in OBSTACLES.values() if skill.name in one.skills)
 
 

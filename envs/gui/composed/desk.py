@@ -23,13 +23,13 @@ APPS: Mapping[str, Callable[[Any], Site]] = MappingProxyType(
         tickets.HOST: tickets.Tickets,
     }
 )
-"""By host, which is the name of the field of `Desk`."""
+"""Applications by host, which is the name of the field of `Desk`."""
 HOSTS = tuple(APPS)
 
 
 @dataclass(slots=True)
 class Desk:
-    """What is stored in each application."""
+    """Stored state of each application."""
 
     calendar: calendar.CalendarWorld
     mail: mail.MailWorld
@@ -39,8 +39,8 @@ class Desk:
     tickets: tickets.TicketsWorld
 
     def copy(self) -> Desk:
-        """Another one with the same in it. Worlds hold nothing but JSON, which pickle copies ten
-        times as fast as `deepcopy`."""
+        """A copy with the same content. Worlds hold nothing but JSON, which pickle copies ten times
+        as fast as `deepcopy`."""
         copied: Desk = pickle.loads(pickle.dumps(self))
         return copied
 
@@ -49,7 +49,7 @@ class Desk:
         return {host: Served(app, getattr(self, host)) for host, app in APPS.items()}
 
     def states(self) -> dict[str, object]:
-        """What a grade reads of each application."""
+        """State of each application as a grade reads it."""
         return {host: app(getattr(self, host)).state() for host, app in APPS.items()}
 
     def stored(self) -> dict[str, object]:

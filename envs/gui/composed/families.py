@@ -19,7 +19,7 @@ from clawrl_gym.envs.gui.composed.wording import plain_request, request
 from clawrl_gym.envs.task_ids import split_of_content
 
 MOST = 8
-"""Of difficulty."""
+"""Largest difficulty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Family:
     """Adds the parts. Raises Unfit."""
     heldout_only: bool = False
     alone: bool = False
-    """Of one skill, so that what is asked belongs to one split, where others' compositions do."""
+    """True for one skill, so that a request belongs to one split, as others' compositions do."""
     applications: int = 1
-    """At least so many."""
+    """Least number of applications."""
     plain: bool = False
     """Said plainly, and done on the page that is open: the text has the order of the work, and
     training's names and wording in both splits."""
@@ -160,4 +160,4 @@ FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for famil
 """Sorted by name."""
 
 PLAIN_FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _PLAIN})
-"""So many things to do on one page, said plainly; three are never trained on. Sorted by name."""
+"""Families of this many things to do on one page; three are never trained on. Sorted by name."""

@@ -24,7 +24,7 @@ from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, sele
 PREFIX = "desk-"
 _ALL_FAMILIES = {**FAMILIES, **PLAIN_FAMILIES}
 HELDOUT_FAMILIES = frozenset(name for name, family in _ALL_FAMILIES.items() if family.heldout_only)
-"""Without training tasks."""
+"""Families without training tasks."""
 SPARE_REPLIES = 3
 """Beyond what the oracle takes."""
 _MAX_ATTEMPTS = 2_000
@@ -59,7 +59,7 @@ def make_task(task_id: str) -> GuiTask:
 
 
 def task_of(task_id: str, composed: Composed) -> GuiTask:
-    """What was composed for an id, as a task."""
+    """The composition of an id, as a task."""
     parsed, plan = parse_id(task_id, _ALL_FAMILIES, PREFIX), composed.plan
     solution, said = plan.turns, plan.said
     turns = len(solution) + SPARE_REPLIES
@@ -92,6 +92,6 @@ def task_of(task_id: str, composed: Composed) -> GuiTask:
 
 
 def compose(family: str, split: Split, number: int) -> Composed:
-    """What an id stands for, before it is a task."""
+    """The composition that an id stands for, before it is a task."""
     draw = partial(_ALL_FAMILIES[family].draw, split=split)
     return first_drawn(f"{PREFIX}{family}/{split}/{number}", draw, _MAX_ATTEMPTS)

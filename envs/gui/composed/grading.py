@@ -1,4 +1,4 @@
-"""What a composed page task is worth: all servers' states, whatever the order of the work, and an
+"""The grade of a composed page task: all servers' states, whatever the order of the work, and an
 answer that a page has shown."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Watched:
     make: Callable[[], Site]
     answer: str
     about: str
-    """What the page says, too."""
+    """Further text that the page has to show."""
 
     def __call__(self) -> Site:
         return WatchedSite(self.make(), self.answer, self.about)
@@ -55,7 +55,7 @@ class ComposedGrader:
     """Every application ends as it should, nothing else is changed, and the answer fits."""
 
     expected: Mapping[str, object]
-    """By host, settled."""
+    """Expected settled state by host."""
     known: Mapping[str, Collection[str]]
     """Numbers that count, by host."""
     answer: str | None = None
@@ -77,7 +77,7 @@ class ComposedGrader:
 
 
 def _opened(seen: object) -> tuple[object, bool]:
-    """What a watched site stores, and whether the answer was shown."""
+    """Stored state of a watched site, and whether the answer was shown."""
     if isinstance(seen, dict):
         return seen.get("stored"), bool(seen.get("shown"))
     return None, False

@@ -93,7 +93,7 @@ def handover(composer: Composer, draw: Draw) -> None:
 
 
 def unwind(composer: Composer, draw: Draw) -> None:
-    """What somebody has bought goes back. Raises Unfit."""
+    """Return an item that somebody has bought. Raises Unfit."""
     orders = composer.refs.now.shop.get("orders", {})
     x = draw.pick(sorted({order["name"] for order in orders.values()}))
     reason = draw.pick(REASONS)

@@ -1,4 +1,4 @@
-"""What can be found out: who or what a record has to do with, and what a page says of it."""
+"""Lookups: who or what a record is related to, and what a page says of it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _first_on(desk: Desk, day: Value) -> Value | None:
 
 
 def _largest(desk: Desk, name: Value) -> Value | None:
-    """By the first column of numbers."""
+    """The largest by the first column of numbers."""
     _, *rows = sheet_of(desk, name)["rows"]
     numbers = [float(row[1]) for row in rows]
     best = [row[0] for row in rows if float(row[1]) == max(numbers)]
@@ -410,4 +410,4 @@ _OTHERS = (
 LOOKUPS: Mapping[str, Lookup] = MappingProxyType(
     {lookup.name: lookup for lookup in (*_CALENDAR, *_MAIL, *_SHOP, *_OTHERS)}
 )
-"""By name."""
+"""Lookups by name."""

@@ -1,4 +1,4 @@
-"""What an application refuses at first: it says why, and the request says what is to be done then.
+"""First refusals of an application: it says why, and the request says what to do then.
 
 A request may say so where nothing is in the way, too.
 """
@@ -28,11 +28,11 @@ None where it does not fit."""
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What can be in the way of some skills."""
+    """An obstacle that some skills can have."""
 
     skills: frozenset[str]
     tails: Phrasings
-    """What the request says of it."""
+    """Clauses of the request about it."""
     put: Put
 
 
@@ -42,7 +42,7 @@ def deed_of(skill: Skill, args: Mapping[str, Ref], **others: Value) -> Deed:
 
 
 def _taken(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, ...], str] | None:
-    """Another event is there."""
+    """The time is taken by another event."""
     now, start = refs.now, int(args["time"].value)
     event = now.calendar["events"][str(args["event"].value)] if "event" in args else None
     day = str(args["day"].value) if "day" in args else "" if event is None else event["day"]
@@ -95,7 +95,7 @@ def _scarce(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, .
 
 
 def _locked(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, ...], str] | None:
-    """Of a cell with another one on its right."""
+    """Lock a cell with another one on its right."""
     path = str(args["cell"].value)
     sheet, _, column = place(refs.now, path)
     if column != 1 or refs.start.sheet != refs.now.sheet:
@@ -179,7 +179,7 @@ OBSTACLES: Mapping[str, Obstacle] = MappingProxyType(
 def blocked(
     refs: Refs, obstacle: Obstacle, skill: Skill, args: Given
 ) -> tuple[Given, tuple[Deed, ...], str] | None:
-    """With the obstacle in the way: arguments, deeds, and what the request adds."""
+    """Arguments, deeds and the request's clause with the obstacle in the way."""
     put = obstacle.put(refs, skill, args)
     if put is None:
         return None
@@ -187,7 +187,7 @@ def blocked(
 
 
 def hedged(refs: Refs, obstacle: Obstacle, args: Given) -> str:
-    """What a request adds where nothing is in the way."""
+    """Clause of a request about an obstacle that is not there."""
     other = next(
         (code for code in refs.now.shop.get("coupons", {}) if code != args["coupon"].value), ""
     ) if "coupon" in args else ""  # fmt: skip

@@ -19,9 +19,9 @@ class OpenPage:
     host: str
     path: str
     skills: tuple[str, ...]
-    """Those whose last step is taken here, and which come back here."""
+    """Skills whose last step is taken here, and which come back here."""
     record: Ref | None = None
-    """What the page is about, where it is about one record."""
+    """The record that the page is about, if it is about one."""
     shown: frozenset[Value] | None = None
     """Settings that stand here; None: what is drawn of a kind need not stand here."""
 

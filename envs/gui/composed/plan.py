@@ -20,7 +20,7 @@ from clawrl_gym.envs.gui.task import Step
 from clawrl_gym.envs.phrasing import Phrasings
 
 NOT_DONE = (Refused, LookupError, ValueError)
-"""What a deed raises that is refused, or whose object is gone, or is no such thing."""
+"""Errors of a deed that is refused, or whose object is gone, or is no such thing."""
 Deed = tuple[str, Args]
 """A skill that is used, and with what."""
 
@@ -32,10 +32,10 @@ class Said:
     right: str
     wrong: str
     blind: str
-    """By who looks nothing up but names; the right one where that is enough."""
+    """Answer of an agent that looks up only names; the right one where that is enough."""
     host: str
     about: str
-    """What a page says that shows the answer."""
+    """Text on a page that shows the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Part:
     """One thing to do, or one question."""
 
     skill: str
-    """Its name, or that of the lookup that is asked about, or of the held-out family."""
+    """Name of the skill, of the lookup that is asked about, or of the held-out family."""
     phrasings: Phrasings
     words: Mapping[str, str]
     """The arguments as the request says them."""
@@ -52,40 +52,40 @@ class Part:
     near: tuple[Deed, ...] = ()
     """The same in a wrong but near solution."""
     blind: tuple[Deed, ...] = ()
-    """The same by who looks at nothing but names in the request."""
+    """The same by an agent that looks at nothing but names in the request."""
     glances: tuple[tuple[str, Value], ...] = ()
-    """Lookups that are made by who looks nothing else up, and of what: those of a question."""
+    """Lookups, and of what, by an agent that looks nothing else up: those of a question."""
     spoils: tuple[Deed, ...] = ()
-    """What comes of that where it is so already; nothing: what is written there."""
+    """Deeds that replace `blind` where the wanted state holds already; empty: `blind` as it is."""
     misled: bool = False
-    """That is wrong."""
+    """Whether doing that is wrong."""
     found: tuple[Found, ...] = ()
-    """What is looked up on the way."""
+    """Lookups on the way."""
     looks: tuple[tuple[str, Value], ...] = ()
     """Lookups whose pages have to be seen besides, and of what."""
     uses: frozenset[str] = frozenset()
     """Records that it is done with."""
     makes: frozenset[str] = frozenset()
-    """Those that are new."""
+    """Records that are new."""
     tail: str = ""
-    """What the request adds, such as what to do when something is in the way."""
+    """Clause that the request adds, such as what to do when something is in the way."""
     weight: int = 1
-    """How many skills it counts as."""
+    """Number of skills that it counts as."""
     obstacles: int = 0
     decoys: int = 0
     holds: bool = False
-    """It is so already: the oracle looks, and leaves it."""
+    """The wanted state holds already: the oracle looks, and leaves it."""
     said: Said | None = None
-    """Of a question."""
+    """Answer of a question."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the lookups on the way, and of the skill."""
+        """Names of the lookups on the way, and of the skill."""
         return (*(found.lookup for found in self.found), self.skill)
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Of the applications in which something is looked up or done."""
+        """Hosts of the applications in which something is looked up or done."""
         looked = {LOOKUPS[found.lookup].host for found in self.found}
         asked = set() if self.said is None else {self.said.host}
         return frozenset(looked | asked | {SKILLS[name].host for name, _ in self.deeds})
@@ -97,17 +97,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, and from where to where."""
+    """A task's work, from its first to its last state."""
 
     parts: tuple[Part, ...]
     start: Desk
     end: Desk
     page: OpenPage | None = None
-    """On which all of it is done; None: from the start page on."""
+    """Page on which all of it is done; None: from the start page on."""
 
     @property
     def hidden(self) -> int:
-        """What is to be found out beyond names."""
+        """Number of lookups beyond names."""
         return sum(len(part.found) for part in self.parts)
 
     @property
@@ -116,7 +116,7 @@ class Plan:
 
     @property
     def decoys(self) -> int:
-        """Records that are called as others are that are meant."""
+        """Number of records with the same name as one that is meant."""
         return sum(part.decoys for part in self.parts)
 
     @property
@@ -129,7 +129,7 @@ class Plan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all skills and lookups, in the order of the work."""
+        """Names of all skills and lookups, in the order of the work."""
         return tuple(name for part in self.parts for name in part.names)
 
     @property
@@ -138,7 +138,7 @@ class Plan:
 
     @property
     def said(self) -> Said | None:
-        """Of the question at the end, if there is one."""
+        """Answer of the question at the end, if there is one."""
         return next((part.said for part in self.parts if part.said is not None), None)
 
     @property
@@ -163,7 +163,7 @@ class Plan:
                 yield self._turns(wrong, (), right)
 
     def blind(self, order: Sequence[int]) -> Turns:
-        """All that the request names, in the order of its text, by who looks at nothing else."""
+        """The named work in the order of the request, by an agent that looks at nothing else."""
         desk, said = self.start.copy(), None
         turns: list[tuple[Step, ...]] = []
         for part in (self.parts[i] for i in order):
@@ -212,7 +212,7 @@ class Plan:
         return all(self._left(played(self.start, slip)) != end for slip in self._slips())
 
     def settled(self, desk: Desk) -> dict[str, object]:
-        """What counts of the states of a desk."""
+        """The part of a desk's states that counts."""
         return settled(desk.states(), known_numbers(self.start))
 
     def _left(self, desk: Desk) -> dict[str, object]:
@@ -235,7 +235,7 @@ def ending(said: str | None) -> tuple[Step, ...]:
 
 
 def played(start: Desk, deeds: Sequence[Deed]) -> Desk:
-    """What is left after these; what is refused has no effect, and the next one comes."""
+    """The desk after these deeds; a refused one has no effect, and the next one follows."""
     desk = start.copy()
     for deed in deeds:
         do(desk, deed)

@@ -36,13 +36,13 @@ _THERE_AND_BACK = frozenset(
         ("buyer_of", "order_of"), ("item_of", "order_with"),
     }
 )  # fmt: skip
-"""Of two lookups, one after the other, that lead nowhere."""
+"""Pairs of lookups that lead back, one after the other."""
 _TOLD = frozenset({"day_of", "sender_of", "owner_of"})
-"""What the words that tell a record from its namesakes say already."""
+"""Lookups whose result is already in the words that tell a record from its namesakes."""
 
 
 _WIDER = {Kind.WORKER: Kind.PERSON, Kind.LINE: Kind.ITEM}
-"""What kinds are some of."""
+"""Wider kind that a kind belongs to."""
 
 
 def leads_to(lookup: Lookup, kind: Kind) -> bool:
@@ -52,7 +52,7 @@ def leads_to(lookup: Lookup, kind: Kind) -> bool:
 
 @dataclass(slots=True)
 class Refs:
-    """What arguments of one task refer to, while it is made."""
+    """References of one task's arguments, while it is made."""
 
     draw: Draw
     split: Split
@@ -63,7 +63,7 @@ class Refs:
     """Records that were meant before."""
 
     def mark(self) -> tuple[Desk, Desk, int]:
-        """What `rewind` goes back to."""
+        """State that `rewind` returns to."""
         return self.start.copy(), self.now.copy(), len(self.spoken)
 
     def rewind(self, mark: tuple[Desk, Desk, int]) -> None:
@@ -74,8 +74,8 @@ class Refs:
         self, kind: Kind, args: Args, lookup: Lookup | None = None, hops: int = 0, *,
         decoy: bool = False, fits: Fits = lambda value: True,
     ) -> Ref | None:  # fmt: skip
-        """What an argument of this kind refers to, so many lookups away, of which `lookup` is the
-        last; None for nothing."""
+        """A reference of this kind, `hops` lookups away, of which `lookup` is the last; None
+        where there is none."""
         if hops and lookup is not None:
             return self._looked_up(lookup, kind, hops, decoy, fits)
         if kind in RECORDS:
@@ -143,7 +143,7 @@ class Refs:
         return self.draw.pick(ways) if ways else None
 
     def _other(self, kind: Kind, value: Value) -> Value | None:
-        """What is guessed by who does not look; None where it is the only one."""
+        """A wrong guess without looking; None where there is only one value."""
         known = self.cast.words if kind is Kind.WORD else values(self.now, kind, {})
         others = [other for other in known if other != value]
         return self.draw.pick(others) if others else None
@@ -164,7 +164,7 @@ class Refs:
         return ref
 
     def _unspoken(self, kind: Kind) -> list[Value]:
-        """Records of the beginning that nothing was said of yet, and whose name is theirs."""
+        """Records of the first state that are not mentioned yet, and whose name is unique."""
         meant = {ref.value for ref in self.spoken if ref.kind is kind}
         names = [name_of(self.now, kind, value) for value in values(self.now, kind, {})]
         return [
@@ -196,14 +196,14 @@ class Refs:
         return ref
 
     def _first(self, kind: Kind, one: str, other: str) -> str:
-        """Which of two stands before the other in a list."""
+        """The one of two that stands first in a list."""
         if kind is Kind.EVENT:
             events = self.now.calendar["events"]
             return min(one, other, key=lambda n: (events[n]["day"], events[n]["start"]))
         return (max if kind is Kind.MAIL else min)(one, other, key=int)
 
     def _twin(self, kind: Kind, number: str) -> str | None:
-        """Puts a namesake on the desk; its number, or None where there is no room."""
+        """Put a namesake on the desk; returns its number, or None where there is no room."""
         if kind is Kind.EVENT:
             return self._event_twin(number)
         if kind is Kind.MAIL:

@@ -24,43 +24,43 @@ class Refused(Exception):
 
 
 class Kind(StrEnum):
-    """What an argument is."""
+    """Kind of an argument."""
 
     EVENT = auto()
     MAIL = auto()
     TICKET = auto()
     ORDER = auto()
     ITEM = auto()
-    """Of the shop."""
+    """An item of the shop."""
     LINE = auto()
     """An item in the basket."""
     SORT = auto()
-    """Of items."""
+    """A kind of items."""
     COUPON = auto()
     ROW = auto()
-    """Of a sheet: SHEET/ITEM."""
+    """A row of a sheet: SHEET/ITEM."""
     CELL = auto()
     """SHEET/ITEM/COLUMN."""
     SHEET = auto()
     COLUMN = auto()
     DIRECTION = auto()
-    """In which rows are sorted."""
+    """Direction in which rows are sorted."""
     TOGGLE = auto()
     SWITCH = auto()
-    """On or off."""
+    """State of a switch: on or off."""
     CHOICE = auto()
     OPTION = auto()
-    """Of the choice among the arguments."""
+    """An option of the choice among the arguments."""
     DIAL = auto()
     """A setting that is a number."""
     FIELD = auto()
     """A setting that is a text."""
     SECTION = auto()
     DANGER = auto()
-    """What cannot be undone."""
+    """An action that cannot be undone."""
     PERSON = auto()
     WORKER = auto()
-    """Who can own a ticket: not everybody."""
+    """A person who can own a ticket: not everybody can."""
     DAY = auto()
     """ISO."""
     TIME = auto()
@@ -70,13 +70,13 @@ class Kind(StrEnum):
     WORD = auto()
     TEXT = auto()
     TITLE = auto()
-    """Of a new event."""
+    """Title of a new event."""
     TROUBLE = auto()
-    """Of a new ticket."""
+    """Trouble of a new ticket."""
     SUBJECT = auto()
-    """Of a new mail."""
+    """Subject of a new mail."""
     LABEL = auto()
-    """Of a mail."""
+    """Label of a mail."""
     PRIORITY = auto()
     REASON = auto()
     """Why a ticket is closed."""
@@ -88,7 +88,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One lookup, of what, and what it comes to."""
+    """One lookup: its name, its subject, and its result."""
 
     lookup: str
     of: Value
@@ -103,11 +103,11 @@ class Ref:
     value: Value
     words: str
     guess: Value = ""
-    """What is taken by who looks nothing up, and takes the first of namesakes."""
+    """Value taken by an agent that looks nothing up and takes the first of namesakes."""
     chain: tuple[Found, ...] = ()
     """The lookups on the way."""
     decoys: int = 0
-    """Records that are called the same, and are not meant."""
+    """Number of records with the same name that are not meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,11 @@ class Skill:
     name: str
     host: str
     takes: Mapping[str, Kind]
-    """By argument, in the order in which they are drawn."""
+    """Kinds by argument, in the order in which they are drawn."""
     phrasings: Phrasings
     """Fields are the arguments."""
     does: Callable[[Desk, Args], None]
-    """Its effect. Raises Refused."""
+    """Effect of the skill. Raises Refused."""
     steps: Callable[[Desk, Args], Turns]
     """The oracle's way from anywhere; its last turn alone changes something."""
     makes: Kind | None = None
@@ -129,7 +129,7 @@ class Skill:
     settles: bool = False
     """It asks for a state, which may be there already."""
     blind: Callable[[Desk, Args], Turns] | None = None
-    """The way of who does not look whether it is so already."""
+    """Turns of an agent that does not look whether the wanted state holds already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,6 @@ class Lookup:
     """Noun phrases; `{x}` is what it is looked up of."""
     looks: Callable[[Desk, Value], Turns]
     value: Callable[[Desk, Value], Value | None]
-    """None where there is none, or more than one."""
+    """Returns the value; None where there is none, or more than one."""
     asked: bool = True
     """It can be asked for at the end."""

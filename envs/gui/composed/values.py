@@ -1,4 +1,4 @@
-"""What an argument of a kind can be on a desk, and how a request says it."""
+"""Values that an argument of a kind can have on a desk, and their words in a request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def values(desk: Desk, kind: Kind, args: Args) -> Sequence[Value]:
 
 
 def _mails(desk: Desk) -> list[str]:
-    """What one has got."""
+    """Received mails."""
     return [number for number, one in desk.mail["mails"].items() if one["folder"] != "sent"]
 
 
@@ -55,7 +55,7 @@ def _settings(desk: Desk, fits: Callable[[object, bool], bool]) -> list[str]:
 
 
 def _people(desk: Desk) -> list[str]:
-    """Everybody who is named somewhere."""
+    """Names of all people."""
     names = {one["from"] for one in desk.mail["mails"].values()} - {"me"}
     names |= {one["name"] for one in desk.shop.get("orders", {}).values()}
     names |= {guest for event in desk.calendar["events"].values() for guest in event["guests"]}
@@ -173,7 +173,7 @@ _TOLD_APART: Mapping[Kind, Choices] = MappingProxyType(
 
 
 def name_of(desk: Desk, kind: Kind, value: Value) -> str:
-    """What a record is called; others are as they are."""
+    """Name of a record; other values as they are."""
     number = str(value)
     if kind is Kind.EVENT:
         return desk.calendar["events"][number]["title"]
@@ -185,7 +185,7 @@ def name_of(desk: Desk, kind: Kind, value: Value) -> str:
 
 
 def told_by(desk: Desk, kind: Kind, value: Value) -> str:
-    """What tells a record from its namesakes."""
+    """Words that tell a record from its namesakes."""
     number = str(value)
     if kind is Kind.EVENT:
         return weekday_and_day(desk.calendar["events"][number]["day"])

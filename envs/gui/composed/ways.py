@@ -75,5 +75,5 @@ def to_setting(name: Value) -> Turns:
 
 
 def found(host: str, text: str) -> Turns:
-    """What the search of an application finds."""
+    """Turns that search an application."""
     return (*to(host), (write("Search", text), press("Search")))

@@ -41,7 +41,7 @@ def plain_request(draw: Draw, parts: Sequence[Part]) -> Ordered:
 
 
 def surrounded(draw: Draw, split: Split, body: str) -> str:
-    """A request's body with what is said before and after it."""
+    """A request's body with the words before and after it."""
     return around(draw, split, body, _OPENING)
 
 

@@ -106,7 +106,7 @@ def plan(draw: Draw) -> TaskContent:
 
 
 def end(draw: Draw) -> TaskContent:
-    """When an event ends: its own page says so."""
+    """Tell the end of an event: its own page says it."""
     world, _, event = _week_with_one(draw)
     phrasing = draw.pick(
         (
@@ -187,7 +187,7 @@ def day_of(event: Event) -> str:
 
 
 def titles(world: CalendarWorld) -> set[str]:
-    """What the events are called."""
+    """Titles of the events."""
     return {event["title"] for event in world["events"].values()}
 
 

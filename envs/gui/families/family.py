@@ -1,4 +1,4 @@
-"""What a family is: a name and a function from draws to the content of one task."""
+"""A family: a name and a function from draws to the content of one task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Turns = tuple[tuple[Step, ...], ...]
 
 
 World = TypeVar("World")
-"""What an application stores."""
+"""Stored state of an application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TaskContent:
     """A task without its id and split."""
 
     key: str
-    """What is asked, whatever the phrasing: decides the split, so no request is in both."""
+    """The request whatever its phrasing: decides the split, so no request is in both."""
     instruction: str
     start: str
     """URL of the first page."""
@@ -46,9 +46,9 @@ class TaskContent:
     solved_sites: Mapping[str, Callable[[], Site]] = field(default_factory=dict)
     """The same as it is when the task is done; one that is missing stays as it was."""
     answer: str | None = None
-    """What must be answered; None where nothing is asked for."""
+    """Wanted answer; None where none is asked for."""
     feasible: bool = True
-    """Without it, giving up is the solution, and nothing may have changed."""
+    """False: giving up is the solution, and nothing may have changed."""
 
 
 @dataclass(frozen=True, slots=True)

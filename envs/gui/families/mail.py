@@ -118,7 +118,7 @@ def _filed(
 
 
 def inbox(draw: Draw, count: int) -> MailWorld:
-    """A box with so many mails of different subjects; two are of the same sender."""
+    """A box with `count` mails of different subjects; two are of the same sender."""
     first, *rest = draw.some(NAMES, count - 1)
     senders = draw.some((first, first, *rest), count)
     mails = (
@@ -153,7 +153,7 @@ LABELS = ("home", "work", "money", "later")
 
 
 def forward(draw: Draw) -> TaskContent:
-    """A mail of a full box goes on to somebody; it may not be there."""
+    """Forward a mail of a full box to somebody; it may not be there."""
     world, _ = _full_box(draw, [])
     present = {mail["subject"] for mail in world["mails"].values()}
     number = draw.pick(sorted(world["mails"]))
@@ -293,7 +293,7 @@ def restore(draw: Draw) -> TaskContent:
 
 
 def note(draw: Draw) -> TaskContent:
-    """What is to be done stands in a mail."""
+    """The work is described in a mail."""
     world = inbox(draw, 4)
     number = draw.pick(sorted(world["mails"]))
     boss, subject = world["mails"][number]["from"], world["mails"][number]["subject"]
@@ -322,7 +322,7 @@ def note(draw: Draw) -> TaskContent:
 
 
 def count(draw: Draw) -> TaskContent:
-    """How many mails of two people lie in the archive; its list takes several pages."""
+    """Count the mails of two people in the archive; its list takes several pages."""
     first, second, *rest = draw.some(NAMES, 4)
     many = draw.between(3, 9)
     counted = [first, second, *(draw.pick((first, second)) for _ in range(many - 2))]
@@ -371,7 +371,7 @@ def _full_box(draw: Draw, senders: Sequence[str]) -> tuple[MailWorld, list[str]]
 
 
 def _repeated(world: MailWorld) -> tuple[str, list[str]]:
-    """Who sent several mails, and their numbers, the newest first."""
+    """A sender of several mails, and the mails' numbers, the newest first."""
     senders = [mail["from"] for mail in world["mails"].values()]
     name = next(name for name in senders if senders.count(name) > 1)
     numbers = [number for number, mail in world["mails"].items() if mail["from"] == name]

@@ -104,7 +104,7 @@ def draw_section(draw: Draw, name: str, kinds: Sequence[str]) -> StoredSection:
 
 
 def _two(draw: Draw, choices: Sequence[SettingValue]) -> tuple[SettingValue, SettingValue]:
-    """What it is and what it is by default: the same half of the time."""
+    """Current value and default: the same half of the time."""
     value, default = draw.some(choices, 2)
     return value, draw.pick((value, default))
 
@@ -137,7 +137,7 @@ def changed(world: SettingsWorld, values: Mapping[str, SettingValue]) -> Setting
 
 
 def way(setting: StoredSetting) -> str:
-    """What a toggle is to be turned."""
+    """The word for turning a toggle."""
     return "off" if setting["value"] else "on"
 
 
@@ -217,7 +217,7 @@ def open_section(draw: Draw) -> TaskContent:
 
 
 def read(draw: Draw) -> TaskContent:
-    """What a setting is set to."""
+    """Read a setting."""
     world = draw_world(draw, [("number", "text", draw.pick(("toggle", "choice")))])
     setting = draw.pick([setting for setting in _first_settings(world) if not _is_toggle(setting)])
     value = show_value(setting["value"])
@@ -318,7 +318,7 @@ def defaults(draw: Draw) -> TaskContent:
 
 
 def danger(draw: Draw) -> TaskContent:
-    """What cannot be undone, and asks for a word before."""
+    """An action that cannot be undone, and asks for a word before."""
     world = draw_world(draw, (("toggle", "number"), ("toggle", "text")))
     section = world["sections"][draw.below(2)]
     name = f"{draw.pick(('Clear list', 'Delete profile'))} {draw.pick(WORDS)}"
@@ -341,7 +341,7 @@ def danger(draw: Draw) -> TaskContent:
 
 
 def count(draw: Draw) -> TaskContent:
-    """How many numbers of two sections are above a limit."""
+    """Count the numbers of two sections that are above a limit."""
     world = draw_world(draw, (("number", "toggle", "number"), ("number", "number"), ("toggle",)))
     first, second = world["sections"][:2]
     limit = draw.between(20, 80)
@@ -402,7 +402,7 @@ def _first_settings(world: SettingsWorld) -> list[StoredSetting]:
 
 
 def _first_path(world: SettingsWorld) -> str:
-    """Of the first section."""
+    """Path of the first section."""
     return world["sections"][0]["name"].lower()
 
 

@@ -30,7 +30,7 @@ HEADERS = ("boxes", "days", "cups", "cards", "coins", "balls", "hats", "keys")
 
 
 def draw_world(draw: Draw, *sizes: int) -> SheetsWorld:
-    """A sheet for each number: so many items, with two numbers each. No item is in two."""
+    """A sheet for each size: that many items, with two numbers each. No item is in two."""
     items = iter(draw.some(STEMS, sum(sizes)))
     sheets: list[StoredSheet] = []
     for name, size in zip(draw.some(NAMES, len(sizes)), sizes, strict=True):
@@ -204,7 +204,7 @@ def most(draw: Draw) -> TaskContent:
 
 
 def count(draw: Draw) -> TaskContent:
-    """How many rows have more than so much."""
+    """Count the rows above a number."""
     world = draw_world(draw, 4, draw.between(6, 9))
     rows, place, limit = rows_of(world, 1), draw.between(1, 2), draw.between(20, 80)
     above = sum(int(row[place]) > limit for row in rows[1:])
@@ -276,7 +276,7 @@ def _row_cells(row: int, cells: list[str]) -> tuple[Step, ...]:
 
 
 def _names(world: SheetsWorld, column: int, row: int, sheet: int = 0) -> tuple[str, str]:
-    """How the row and the column are called."""
+    """Names of the row and the column."""
     rows = rows_of(world, sheet)
     return rows[row - 1][0], rows[0][column]
 

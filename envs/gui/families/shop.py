@@ -38,7 +38,7 @@ from clawrl_gym.envs.gui.task import Step
 
 SITE = Application(HOST, Shop)
 NAMES = tuple(stem for stem in STEMS if stem != "basket")
-"""What is sold."""
+"""Names of the items."""
 
 
 def add(draw: Draw) -> TaskContent:
@@ -108,7 +108,7 @@ def remove(draw: Draw) -> TaskContent:
 
 
 def stock(draw: Draw) -> TaskContent:
-    """How many of a thing there are: its own page says so."""
+    """Read an item's stock: its own page says it."""
     world = draw_shop(draw, draw.between(3, 4))
     item = draw.pick(list(world["items"]))
     phrasing = draw.pick(
@@ -129,17 +129,17 @@ def stock(draw: Draw) -> TaskContent:
 
 
 def added(count: int) -> tuple[Step, ...]:
-    """On the page of a thing: so many into the basket."""
+    """Steps on an item's page that put this many into the basket."""
     return (number("Number", count), press("Add to basket"))
 
 
 def draw_item(draw: Draw, kind: str = "things") -> Item:
-    """What a shop knows of one thing; there are enough of it for any basket."""
+    """Item of a shop; there are enough of it for any basket."""
     return {"price": draw.between(3, 99), "stock": draw.between(10, 99), "kind": kind}
 
 
 def draw_shop(draw: Draw, count: int) -> ShopWorld:
-    """A shop with so many things of one kind, and an empty basket."""
+    """A shop with `count` things of one kind, and an empty basket."""
     return {"items": {name: draw_item(draw) for name in draw.some(NAMES, count)}}
 
 
@@ -253,7 +253,7 @@ def size(draw: Draw) -> TaskContent:
 
 
 def budget(draw: Draw) -> TaskContent:
-    """As many of a thing as the money is enough for."""
+    """Buy as many of a thing as the money is enough for."""
     world = _large(draw, draw.some(NAMES, 12))
     item = draw.pick(list(world["items"]))
     price, count = draw.between(4, 19), draw.between(2, 9)
@@ -291,7 +291,7 @@ def _with_long_kind(draw: Draw) -> tuple[ShopWorld, str, list[str]]:
 
 
 def order(draw: Draw) -> TaskContent:
-    """What is in the basket is ordered."""
+    """Order what is in the basket."""
     world = filled_basket(draw, draw.between(1, 2))
     name, address, payment = _buyer(draw)
     phrasing = draw.pick(

@@ -111,7 +111,7 @@ def unused(world: TicketsWorld) -> list[str]:
 
 
 def owner(draw: Draw) -> TaskContent:
-    """Whose ticket it is, or how it stands: a line of the list tells."""
+    """Tell a ticket's owner or status: a line of the list shows it."""
     world = draw_world(draw, draw.between(3, 4))
     number = draw.pick(list(world["tickets"]))
     ticket = world["tickets"][number]
@@ -165,7 +165,7 @@ def assign(draw: Draw) -> TaskContent:
 
 
 def priority(draw: Draw) -> TaskContent:
-    """It matters more, or less."""
+    """Raise or lower a priority."""
     world, number = draw_ticket(draw)
     level = other_than(draw, PRIORITIES, world["tickets"][number]["priority"])
     instruction = draw.pick(
@@ -197,7 +197,7 @@ def label(draw: Draw) -> TaskContent:
 
 
 def close(draw: Draw) -> TaskContent:
-    """It is over, for a reason."""
+    """Close a ticket, for a reason."""
     world, number = draw_ticket(draw)
     reason = draw.pick([reason for reason in REASONS if reason != DUPLICATE])
     instruction = draw.pick(
@@ -315,7 +315,7 @@ def hand(draw: Draw) -> TaskContent:
 
 
 def count(draw: Draw) -> TaskContent:
-    """How many tickets somebody has, on two pages of a list."""
+    """Count somebody's tickets, on two pages of a list."""
     world = draw_world(draw, draw.between(8, 10), people=4)
     person, word = draw.pick(world["people"]), draw.pick(TROUBLES)
     for number in draw.some(list(world["tickets"]), draw.between(3, 5)):

@@ -92,7 +92,7 @@ class MiniwobTasks:
 
 @dataclass(frozen=True, slots=True)
 class PageGrader:
-    """What the page said when it was first done: any reward above 0 is a success."""
+    """Grade of the page when it was first done: any reward above 0 is a success."""
 
     needs_pages: bool = False
 

@@ -17,7 +17,7 @@ _SUBMIT = Locator("button", "Submit")
 
 
 def _read(pattern: str, instruction: str) -> tuple[str, ...]:
-    """What an instruction names. Raises TaskError when it reads otherwise."""
+    """Names in an instruction. Raises TaskError when it reads otherwise."""
     match = re.fullmatch(pattern, instruction)
     if match is None:
         raise TaskError(f"got the instruction {instruction!r}, expected {pattern!r}")

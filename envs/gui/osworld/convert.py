@@ -19,9 +19,9 @@ from clawrl_gym.envs.gui.task import GuiTask
 PREFIX = "osworld-"
 MAX_TABS = 8
 NAME = re.compile(r"[\w.-]+")
-"""What ids and hosts look like."""
+"""Allowed ids and hosts."""
 _BROWSERS = ("chrome", "chromium", "google-chrome", "chromium-browser", "socat")
-"""What `launch` may name; socat only forwards OSWorld's debugging port."""
+"""Browsers that `launch` may name; socat only forwards OSWorld's debugging port."""
 _COMMANDS = ("launch", "execute", "command")
 """Steps that run a program: only those that start or end the browser, or wait, are carried out."""
 _IGNORED = ("sleep", "activate_window", "update_browse_history")
@@ -32,7 +32,7 @@ _BLANK = "about:blank"
 
 
 def malformed(raw: RawTask) -> Iterator[str]:
-    """What is of another kind than expected."""
+    """Fields of another type than expected."""
     if not isinstance(raw.get("instruction"), str) or not raw["instruction"].strip():
         yield "instruction: expected a text"
     for key, kind in (("config", list), ("evaluator", dict), ("sites", dict)):
@@ -83,14 +83,14 @@ def _unreachable(
         hosts = ", ".join(dict.fromkeys(urlsplit(url).netloc for url in closed))
         yield (
             f"it begins at {', '.join(closed)}, which is no page of its own sites (http://HOST/): "
-            f"say env.allow=[{hosts}] to let the browser reach it"
+            f"set env.allow=[{hosts}] to let the browser reach it"
         )
     if not tabs and not sites and not allow and not grader.infeasible:
         yield "it opens no page, and env.allow names no host that could be reached"
 
 
 def _elsewhere(raw: RawTask, grader: OsworldGrader) -> Iterator[str]:
-    """What cannot be done in another program says nothing about what can be done in a browser."""
+    """A task for another program says nothing about what can be done in a browser."""
     is_browser = _family(raw) in _BROWSERS or any(map(_starts, raw.get("config") or []))
     if grader.infeasible and not is_browser and not _tabs(raw):
         yield f"it starts no browser: it is to be given up in {_family(raw)!r}"
@@ -168,7 +168,7 @@ def _tabs(raw: RawTask) -> list[str]:
 
 
 def _relaunch(raw: RawTask) -> tuple[str, ...] | None:
-    """What the browser shows when it was started again before the grade; None when it was not."""
+    """Pages of a browser that was restarted before the grade; None when it was not."""
     steps = raw["evaluator"].get("postconfig") or []
     if not any(map(_ends, steps)):
         return None

@@ -37,7 +37,7 @@ class OsworldTasks:
     tasks: Mapping[str, GuiTask]
     where: str
     selection: Selection
-    """What of the files is used, and why not the rest."""
+    """The used part of the files, and why not the rest."""
 
     def ids(self, split: Split) -> Sequence[str]:
         return [task.id for task in self.tasks.values() if task.split == split]
@@ -224,4 +224,4 @@ def _json(file: Path) -> Opaque:
     try:
         return json.loads(file.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise TaskError(f"{file} is no JSON: {error}") from None
+        raise TaskError(f"{file} is not JSON: {error}") from None

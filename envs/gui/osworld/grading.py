@@ -58,7 +58,7 @@ class OsworldGrader:
     end_pages: tuple[str, ...] = ()
     """URLs whose pages are looked at when the episode is over."""
     giving_up_costs: float = 0.0
-    """What a `give_up` takes where the task can be done."""
+    """Cost of a `give_up` where the task can be done."""
 
     @property
     def infeasible(self) -> bool:
@@ -221,7 +221,7 @@ def _query(check: MetricCheck, final_state: FinalState) -> Opaque:
 
 
 def _department(check: MetricCheck, final_state: FinalState) -> Opaque:
-    """What the path of a shop's URL says of its filters, as macys.com writes it."""
+    """Filters in the path of a shop's URL, as macys.com writes them."""
     path = unquote(urlsplit(_active(final_state).url).path)
     parts = path.strip("/").split("/")
     pairs = itertools.pairwise(parts)

@@ -22,7 +22,7 @@ def _in_list(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> fl
 
 
 def _has(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
-    """What is expected is one of the results."""
+    """Whether the expected value is one of the results."""
     return float(rules["expected"] in (result or ()))
 
 
@@ -79,14 +79,14 @@ def _active_tab(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) ->
 
 
 def _active_tab_roughly(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
-    """Whatever the query."""
+    """Whether the active tab fits, whatever the query."""
     urls = (urlsplit(_url(result)), urlsplit(_url_rule(rules, "url")))
     url, expected = (urlunsplit(parts._replace(query="")) for parts in urls)
     return float(url == expected)
 
 
 def _tabs(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
-    """As many tabs as expected, and each of those expected among them."""
+    """Whether there are as many tabs as expected, each among those expected."""
     expected = [_plain_url(url) for url in _url_rule(rules, "urls")]
     urls = [_plain_url(tab["url"]) for tab in result]
     return float(len(urls) == len(expected) and all(url in urls for url in expected))

@@ -1,4 +1,4 @@
-"""What OSWorld's `active_tab_html_parse` reads off a page, as an expression over the document."""
+"""OSWorld's `active_tab_html_parse`, as an expression over the document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CATEGORIES: Mapping[str, tuple[str, ...]] = {
     "xpath": ("xpathObject",),
     "input": ("inputObject",),
 }  # fmt: skip
-"""What each category looks at."""
+"""Configuration keys that each category reads."""
 _COMMON_KEYS = ("type", "category", "goto_prefix", "xpath", "selectors")
 
 _SCRIPT = """((config) => {

@@ -1,6 +1,6 @@
 """Carry out one action on a page with trusted input: mouse, keyboard, options, scrolling.
 
-What the page does not allow is told in words, for the model; only a page that hangs or is gone
+What the page does not allow is reported in words, for the model; only a page that hangs or is gone
 raises.
 """
 
@@ -25,14 +25,14 @@ _MOST_KEYS = 20
 
 
 class ScriptOutcome(TypedDict, total=False):
-    """What one of our scripts answers."""
+    """Answer of one of our scripts."""
 
     why: str
-    """It cannot be done."""
+    """Reason why it cannot be done."""
     x: float
     y: float
     how: str
-    """Of a field: "set" when its value is set already, else it is typed into."""
+    """State of a field: "set" when its value is set already, else it is typed into."""
     lines: bool
     """The field takes several lines."""
     empty: bool
@@ -126,7 +126,7 @@ def _clicker(
 
 
 async def _send_mouse(tab: Tab, events: list[MouseEvent], timeout_s: float) -> None:
-    """In order, without waiting for each."""
+    """Send events in order, without waiting for each."""
     sent = [tab.send("Input.dispatchMouseEvent", event, timeout_s) for event in events]
     await asyncio.gather(*sent)
 

@@ -2,7 +2,7 @@
 
 A task or two of the page's own, changes of the document that follow each other, requests that began
 since then, and navigations. Requests are waited for at most `POLL_S`: a page that polls for ever is
-not worth more, and nobody is told.
+not worth more, and nobody is notified.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from clawrl_gym.envs.gui.page.tab import DocumentLeft, Tab
 
 POLL_S = 2.0
 REQUESTED_S = 0.3
-"""How long a navigation that was asked for may take to begin; it may come to nothing."""
+"""Seconds in which a requested navigation may begin; it may come to nothing."""
 
 
 async def wait_until_idle(tab: Tab, timeout_s: float) -> None:

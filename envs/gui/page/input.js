@@ -1,4 +1,4 @@
-// What an action needs of a page besides trusted input: where an element can be reached, the focus,
+// Helpers of actions besides trusted input: where an element can be reached, the focus,
 // fields that are set rather than typed, options, scrolling, and coming to rest. Stands on snapshot.js.
 // What cannot be done is {why: in words}.
 (key) => {

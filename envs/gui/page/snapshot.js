@@ -1,4 +1,4 @@
-// What is seen of a page: numbered elements and lines of text. Runs in an isolated world, where the
+// The visible part of a page: numbered elements and lines of text. Runs in an isolated world, where the
 // page can neither see nor change anything; `key` names what is left there, `hint` is the event with
 // which listeners.js tells of elements that listen to the mouse.
 (key, hint) => {
@@ -145,7 +145,7 @@
       "#" + [r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("");
   };
 
-  // What is said of something that has no words: its colour and shape, else its picture or class.
+  // Description of something that has no words: its colour and shape, else its picture or class.
   const hintOf = (el) => {
     const tag = el.localName;
     const style = getComputedStyle(el);
@@ -524,7 +524,7 @@
     return !holds;
   };
 
-  // Of what is in a box without an extent that hides what runs over its edge, only this is seen.
+  // In a box without an extent that hides its overflow, only such content is seen.
   const floatsOut = (el, style) => {
     if (style.position !== "fixed" && style.position !== "absolute") return false;
     const [left, top, right, bottom] = shownAt(el, style.position, bounds);

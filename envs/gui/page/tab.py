@@ -1,7 +1,7 @@
 """One open page: its CDP session, and a world of our own in it.
 
 What is asked of a page runs in an isolated world, which shares the document with the page and
-nothing else: the page can neither see nor forge it. Nothing is waited for longer than is said.
+nothing else: the page can neither see nor forge it. Nothing is waited for longer than its time-out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PageHangs(Exception):
 
 
 class PageGone(EnvError):
-    """The page, its renderer or its browser is no more."""
+    """The page, its renderer or its browser is gone."""
 
 
 class DocumentLeft(Exception):
@@ -67,7 +67,7 @@ class DocumentLeft(Exception):
 
 
 class _Lost(DocumentLeft):
-    """The context is no more; nothing was run."""
+    """The context is gone; nothing was run."""
 
 
 class ScriptFailed(EnvError):
@@ -101,7 +101,7 @@ class Tab:
         self.requested_navigations: set[str] = set()
         """Frames that were told to go somewhere and have not begun to."""
         self.requests: set[str] = set()
-        """In flight, of those that began since `begin`."""
+        """Requests in flight, of those that began since `begin`."""
         self.changed = asyncio.Event()
         """Something of the above has changed."""
         self._frame = frame
@@ -133,15 +133,15 @@ class Tab:
         return tab
 
     async def call(self, function: str, *args: object, timeout_s: float) -> Any:
-        """What a JavaScript function returns for JSON arguments, in the isolated world of the main
-        frame. It runs at most once; raises PageHangs, PageGone, or DocumentLeft when the document
-        was left meanwhile."""
+        """Call a JavaScript function with JSON arguments, in the isolated world of the main frame,
+        and return its result. It runs at most once; raises PageHangs, PageGone, or DocumentLeft
+        when the document was left meanwhile."""
         arguments = ", ".join(json.dumps(arg) for arg in args)
         code = f"globalThis.{self._key} ? ({function})({arguments}) : {self._key!r}"
         return await self._evaluate(code, timeout_s)
 
     async def query(self, name: str, *args: object, timeout_s: float) -> Any:
-        """What one of the functions of our own scripts returns."""
+        """Result of one of the functions of our own scripts."""
         arguments = ", ".join(json.dumps(arg) for arg in args)
         code = f"globalThis.{self._key} ? {self._key}.{name}({arguments}) : {self._key!r}"
         return await self._evaluate(code, timeout_s)
@@ -180,7 +180,7 @@ class Tab:
             return
 
     def begin(self) -> None:
-        """Requests that are in flight now are nobody's business any more."""
+        """Ignore the requests that are in flight now."""
         self.requests.clear()
 
     # -- the isolated world ---------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Tab:
         return f"({script(SNAPSHOT)})({keys});\n({script('input.js')})({self._key!r});"
 
     async def _evaluate(self, code: str, timeout_s: float) -> Any:
-        """The world is made anew where the document is new: a context's number may have passed to
+        """The world is created again for a new document: a context's number may have passed to
         another one, so the code looks for our key before it does anything."""
         for _ in range(5):
             if self._context is None:

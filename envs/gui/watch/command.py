@@ -11,19 +11,19 @@ from clawrl_gym.envs.gui.watch.player import Player
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own."""
+    """Add the command's own arguments."""
     parser.add_argument("task", metavar="TASK", help="id of the task")
     parser.add_argument(
         "--tasks", default="generated", metavar="SOURCE",
         help="generated, miniwob, or the path of tasks in OSWorld's form",
     )  # fmt: skip
     parser.add_argument("--oracle", action="store_true", help="let the oracle play")
-    parser.add_argument("--port", type=int, default=0, help="of the page; a free one unless given")
+    parser.add_argument("--port", type=int, default=0, help="port of the page (default: any)")
     parser.add_argument(
         "--allow", action="append", default=[], metavar="HOST",
-        help="a host of the internet that the task's pages may reach; may be given again",
+        help="a host of the internet that the task's pages may reach; repeatable",
     )  # fmt: skip
-    parser.add_argument("--executable", metavar="PATH", help="of Chromium")
+    parser.add_argument("--executable", metavar="PATH", help="path of Chromium")
     parser.add_argument(
         "--unsafe-no-isolation", action="store_true",
         help="accept that bubblewrap is missing on this host",
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--terminal", action="store_true", help="no page: type in the terminal")
     parser.add_argument(
         "--folder", type=Path, default=None, metavar="PATH",
-        help="with --terminal: where screenshots are kept; without it they are gone at the end",
+        help="with --terminal: folder for screenshots; without it they are deleted at the end",
     )  # fmt: skip
 
 

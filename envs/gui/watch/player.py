@@ -22,7 +22,7 @@ _LOOKED_AT = 3000
 
 
 class Stepped(Protocol):
-    """What is needed of `GuiEnv`."""
+    """The part of `GuiEnv` that is needed."""
 
     filming: bool
     report: str
@@ -58,15 +58,15 @@ class Player:
     task_id: str
     turns: list[PlayedTurn] = field(default_factory=list)
     observation: str = ""
-    """What was seen first: the instruction and the page."""
+    """First observation: the instruction and the page."""
     picture: bytes | None = None
     """The page as it is now, or as it was last."""
     reward: float | None = None
-    """None until the end."""
+    """Reward; None until the end."""
     error: str = ""
-    """What failed by itself; only a new beginning helps."""
+    """Internal failure; only a new episode helps."""
     pictures: int = 0
-    """How many there have been."""
+    """Number of pictures so far."""
 
     @property
     def is_over(self) -> bool:

@@ -18,7 +18,7 @@ _HELP = (
 def play(
     player: Player, folder: Path | None, source: TextIO, out: TextIO, *, by_oracle: bool
 ) -> int:
-    """Until the input ends; returns the exit code: 0, or with the oracle 1 unless it is solved.
+    """Play until the input ends; returns the exit code: 0, or 1 if the oracle fails.
 
     Without a folder, screenshots are gone when it returns.
     """
@@ -65,7 +65,7 @@ def _obey(line: str, player: Player, folder: Path, out: TextIO) -> None:
 
 
 def _show_last(player: Player, folder: Path, out: TextIO) -> None:
-    """What was said last, and what came of it."""
+    """Show the last words and their result."""
     if player.turns:
         last = player.turns[-1]
         out.write(f"> {last.text}\n")

@@ -23,11 +23,11 @@ from clawrl_gym.core.installation import make_command
 FOLDER = ".docker"
 """Where `make engine` keeps its engine, below the checkout or the current folder."""
 _HOST_FILE = "host"
-"""In that folder: the engine's address, as docker/engine.sh writes it."""
+"""File in that folder: the engine's address, as docker/engine.sh writes it."""
 _SYSTEM_SOCKET = Path("/var/run/docker.sock")
 _KNOCK_S = 10.0
 _CONNECT_S = 3.0
-"""To another machine."""
+"""Seconds for a connection to another machine."""
 _PING = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
 _PORT = 2375
 _WRAPPED = (
@@ -46,9 +46,9 @@ class EngineAddress:
 
     url: str
     origin: str
-    """Who names it, in words."""
+    """Origin of the address, in words."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What Docker's clients read beside the address: DOCKER_CERT_PATH, DOCKER_TLS_VERIFY."""
+    """Variables that Docker's clients read too: DOCKER_CERT_PATH, DOCKER_TLS_VERIFY."""
     problem: str = ""
     """Why it cannot be asked at all."""
 
@@ -58,7 +58,7 @@ class EngineAddress:
 
 @dataclass(frozen=True, slots=True)
 class EngineSearch:
-    """What became of looking for an engine."""
+    """Result of looking for an engine."""
 
     address: EngineAddress | None
     """The first that answers."""
@@ -130,7 +130,7 @@ def knock(url: str) -> str:
 
 
 def cure() -> str:
-    """What brings an engine on this machine, as it can be typed, and what needs none."""
+    """Commands that provide an engine on this machine, ready to type, and those that need none."""
     words = []
     key = _naming_key()
     if key is not None:
@@ -146,7 +146,7 @@ def _naming_key() -> str | None:
 
 
 def start_command() -> str:
-    """What starts an engine below the checkout or the current folder, for root or by sudo."""
+    """Command to start an engine below the checkout or the current folder, for root or by sudo."""
     sudo = "" if os.geteuid() == 0 else "sudo "
     script = sudo + shlex.quote(str(_checkout() / "docker" / "engine.sh"))
     make = make_command("engine")

@@ -28,14 +28,14 @@ _GO_DIR, _GO_SYMLINK = 1 << 31, 1 << 27
 _GO_SPECIAL = _GO_DIR | _GO_SYMLINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19
 _GO_BITS = {1 << 23: stat.S_ISUID, 1 << 22: stat.S_ISGID, 1 << 20: stat.S_ISVTX}
 _LINKS = 8
-"""How many links in a row are followed."""
+"""Most links in a row that are followed."""
 _TAR_BLOCKS = 8_192
-"""What an archive of one file may add to the file."""
+"""Most bytes that an archive of one file may add to the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathStatus:
-    """What is at a path, links resolved."""
+    """Status of a path, links resolved."""
 
     path: str
     size: int
@@ -100,7 +100,7 @@ _KINDS = {
 
 
 def list_tree(container: str, path: str, max_entries: int) -> dict[str, int]:
-    """As `files.list_tree`, of the engine's archive of the folder."""
+    """The tree like `files.list_tree`, from the engine's archive of the folder."""
     status = path_status(container, path)
     if not status.folder:
         raise SandboxError(f"cannot open {path!r} in the sandbox: it is no folder")

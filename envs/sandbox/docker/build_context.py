@@ -1,4 +1,4 @@
-"""What an image is built from: a folder less what `.dockerignore` leaves out, within bounds."""
+"""The context of an image build: a folder less what `.dockerignore` leaves out, within bounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bases(dockerfile: Path) -> Iterator[str]:
 
 
 def _paths(context: Path, dockerfile: str) -> list[str]:
-    """What a build may see, by path relative to the context. Raises TaskError."""
+    """Files that a build may see, by path relative to the context. Raises TaskError."""
     from docker.utils import exclude_paths
 
     if not (context / dockerfile).resolve().is_relative_to(context.resolve()):

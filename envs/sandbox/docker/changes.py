@@ -1,4 +1,4 @@
-"""What an agent changed in a container, copied into a fresh one of the same image.
+"""Changes that an agent made in a container, copied into a fresh one of the same image.
 
 Not copied: the system's own programs and libraries, and what steers loaders and login shells, so
 that nothing which was replaced there can answer for a grader. Only files, folders and links are
@@ -77,11 +77,11 @@ class ChangesArchive:
 
 
 class ContainerChanges(Protocol):
-    """What changed in a container, of what is carried."""
+    """Changes in a container, limited to the files that are carried."""
 
     @property
     def deleted(self) -> tuple[str, ...]:
-        """What has to go before anything is unpacked."""
+        """Paths to remove before anything is unpacked."""
         ...
 
     def pack(self, parcel: ChangesArchive) -> None:
@@ -172,7 +172,7 @@ def _attributes(path: str) -> list[str]:
 
 
 class EngineChanges:
-    """What the engine says, from anywhere."""
+    """Changes as the engine reports them, from anywhere."""
 
     def __init__(self, container: str, volumes: tuple[str, ...]) -> None:
         self._container = container

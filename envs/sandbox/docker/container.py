@@ -31,7 +31,7 @@ _OWN_PROCESSES = 3
 _MAX_OPEN_FILES = 4_096
 _REMOVE_S, _REMOVE_PAUSE_S = 30.0, 0.02
 _OOM_SCORE = 500
-"""When the host itself runs out of memory, sandboxes go before what trains on them."""
+"""OOM score: when the host runs out of memory, sandboxes go before what trains on them."""
 _NO_LOG = {"Type": "none"}
 """The engine's default would write everything that is printed to the host's disk."""
 
@@ -41,7 +41,7 @@ _KILL_ROOM = 8
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """What a container is made from; its successor is made from the same."""
+    """Settings that a container is made from; its successor is made from the same."""
 
     image: str
     limits: Limits
@@ -50,7 +50,7 @@ class ContainerSpec:
     ttl_s: float
 
     def config(self, *, quota: bool) -> dict[str, object]:
-        """In the words of the engine's API. `quota`: with a limit on what is written."""
+        """Configuration in the engine's API. `quota`: with a limit on what is written."""
         limits, memory = self.limits, self.limits.memory_mb << 20
         ulimits = {"core": 0, "nofile": _MAX_OPEN_FILES, "fsize": limits.disk_mb << 20}
         host: dict[str, object] = {
@@ -141,7 +141,7 @@ class Container:
             self._kill_inside(spared)
 
     def _kill_inside(self, spared: set[int]) -> None:
-        """From inside, with room made for it: a container may be full of processes."""
+        """Kill from inside, after making room: a container may be full of processes."""
         api = engine().api
         room = self.spec.limits.pids + _OWN_PROCESSES
         command = [
@@ -164,7 +164,7 @@ class Container:
         api.post(url, json={"PidsLimit": most}, timeout=api.timeout).raise_for_status()
 
     def changes(self) -> ContainerChanges:
-        """What was changed of what is carried; nothing may run but the first process."""
+        """Changes in what is carried; nothing but the first process may run."""
         host = self._host
         if host.layer:
             layer = LayerChanges(self.id, host.volumes, host.layer)
@@ -186,7 +186,7 @@ class Container:
             return HostView.of(engine().api.inspect_container(self.id))
 
     def death_reason(self) -> str:
-        """In words, after its stream has ended."""
+        """Reason of its end in words, after its stream has ended."""
         if time.time() > self.expires_s:
             return f"its time to live of {self.spec.ttl_s:.0f} s is over"
         try:
@@ -214,7 +214,7 @@ def has_quota() -> bool:
 
 
 def _create(spec: ContainerSpec, name: str) -> str:
-    """With a quota where the engine's storage has one, which only trying tells."""
+    """Create it, with a quota if the engine's storage has one, which only trying tells."""
     from docker.errors import APIError
 
     api = engine().api

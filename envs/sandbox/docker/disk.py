@@ -23,7 +23,7 @@ from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call
 
 _PAUSE_S = 0.4
 _SHARE = 0.1
-"""Of the time, at most, for looking at one container."""
+"""Largest share of the time for looking at one container."""
 _ALL_EVERY_S = 10.0
 _TICK_S = 0.1
 
@@ -40,9 +40,9 @@ class WatchedContainer:
     dirty: bool = False
     last_bytes: int = 0
     looked_s: float = -math.inf
-    """When the last look ended, on the monotonic clock."""
+    """Time on the monotonic clock when the last look ended."""
     cost_s: float = 0.0
-    """How long it took."""
+    """Seconds that it took."""
 
     @property
     def is_active(self) -> bool:
@@ -70,7 +70,7 @@ class WatchedContainer:
 
 
 def due(entries: Iterable[WatchedContainer], now_s: float) -> list[WatchedContainer]:
-    """Those that are looked at now, where something runs first."""
+    """Containers that are due for a look now, those with a running command first."""
     return sorted(
         (watched for watched in entries if watched.is_due(now_s)),
         key=lambda watched: not watched.is_active,
@@ -125,7 +125,7 @@ def disk_watcher() -> DiskWatcher:
 
 
 def written_bytes(container: str) -> int:
-    """What the container's own layer holds."""
+    """Bytes in the container's own layer."""
     api = engine().api
     url = f"{api.base_url}/v{api.api_version}/containers/{container}/json"
     measuring = engine_call(f"could not measure the container {container[:12]}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import docker
 
 _CALL_S = 60.0
-"""For any one call; starting a container on a busy engine takes seconds."""
+"""Seconds for any one call; starting a container on a busy engine takes seconds."""
 _OLDEST_API = (1, 41)
 _lock = threading.Lock()
 _clients: dict[int, docker.DockerClient] = {}

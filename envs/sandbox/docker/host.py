@@ -1,4 +1,4 @@
-"""What this machine's root can reach of a container without asking the engine."""
+"""Access of this machine's root to a container without asking the engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Driver(TypedDict, total=False):
 
 
 class Inspection(TypedDict, total=False):
-    """What is read of the engine's description of a container."""
+    """Fields that are read of the engine's description of a container."""
 
     Id: Required[str]
     State: Required[_State]
@@ -41,13 +41,13 @@ class HostView:
     """
 
     pid: int = 0
-    """Of its first process."""
+    """Process id of its first process."""
     process: str = ""
     """That process for ever (`processes.identity`): the kernel gives its number to others later."""
     layer: str = ""
     """Folder with what it wrote."""
     root: str = ""
-    """Its whole root; empty when volumes hide some of it."""
+    """Path of its whole root; empty when volumes hide some of it."""
     volumes: tuple[str, ...] = ()
     """Folders of volumes that the image asks for, inside; known on any machine."""
 

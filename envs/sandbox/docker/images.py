@@ -53,7 +53,7 @@ def ensure_image(name: str, say: Say = lambda line: None) -> None:
 
 
 def missing_image(name: str) -> str | None:
-    """That an image is still to be made or pulled, in words; None where it is there.
+    """Message that an image is still to be built or pulled; None where it is there.
 
     Raises SandboxError where no engine answers.
     """
@@ -142,7 +142,7 @@ def _import_base() -> None:
             stderr = process.stderr.decode(errors="replace").strip()[-500:]
             raise SandboxError(
                 f"could not make the image {BASE_IMAGE}: no registry answers for "
-                f"{_REGISTRY_IMAGE}, and without one: {stderr}; let root have it made once, or "
+                f"{_REGISTRY_IMAGE}, and without one: {stderr}; have root build it once, or "
                 "take sandbox=bubblewrap, which needs no image"
             )
         repository, _, tag = BASE_IMAGE.partition(":")
@@ -198,7 +198,7 @@ def _exclusive(name: str) -> Iterator[None]:
 
 
 def _hold(path: Path) -> int:
-    """The lock file, held; one that its last holder has just taken away is made anew."""
+    """The lock file, held; one that its last holder has just removed is created again."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)

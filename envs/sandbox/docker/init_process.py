@@ -1,4 +1,4 @@
-"""What runs in a container in bash: its first process, and what kills all others from inside.
+"""Bash programs that run in a container: its first process, and one that kills all others.
 
 The init process starts the shell again whenever it ends, and nothing inside can kill it. Its
 standard input is the owner's: a line with the mark of all messages, then commands, which a feeder
@@ -36,4 +36,4 @@ for round in 1 2 3; do
   done
 done 2>/dev/null
 exit 0"""
-"""For `bash -c`, with the numbers to spare as its name."""
+"""Script for `bash -c`, with the process ids to spare as its name."""

@@ -1,4 +1,4 @@
-"""Who owns a container: the labels that say so, and whether that process still lives."""
+"""Owners of containers: the labels that name them, and whether that process still lives."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def reap() -> int:
 
 
 def keep_reaping() -> None:
-    """From now on, at once and every minute, as long as this process lives."""
+    """Reap now and every minute, as long as this process lives."""
     global _reaping_pid
     with _lock:
         if _reaping_pid == os.getpid():

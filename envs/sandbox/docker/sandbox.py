@@ -105,7 +105,7 @@ class DockerSandbox:
         self._limits = container.spec.limits
         self._closed = False
         self._written_bytes = 0
-        """What was found written when it was too much, since the last command; 0 if it was not."""
+        """Bytes found written when that was too much, since the last command; otherwise 0."""
         self._watched = WatchedContainer(container.id, self._limits.disk_mb << 20, self._on_full)
         try:
             self._stream = container.start()
@@ -236,7 +236,7 @@ class DockerSandbox:
         raise SandboxError(f"the sandbox's container ended: {reason}")
 
     def _on_full(self, written_bytes: int) -> None:
-        """In the watcher's thread."""
+        """Called in the watcher's thread."""
         self._written_bytes = written_bytes
         self._kill_all_but(self._shell.pid)
 

@@ -15,12 +15,12 @@ from clawrl_gym.envs.sandbox import seccomp
 
 _ARCHITECTURES = ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"]
 _PERSONALITY_BITS = [bit for bit in (1 << place for place in range(16, 28)) if bit != 0x2_0000]
-"""What weakens a program's memory; not the 32-bit name of Linux."""
+"""Bits that weaken a program's memory protection; not the 32-bit name of Linux."""
 
 
 @functools.cache
 def security_options() -> list[str]:
-    """What a container is created with."""
+    """Security options that a container is created with."""
     return ["no-new-privileges", f"seccomp={json.dumps(profile())}"]
 
 

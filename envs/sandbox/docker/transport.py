@@ -29,14 +29,14 @@ class ContainerTransport:
         self._socket.setblocking(False)
         self.mark = secrets.token_hex(16)
         self._first = f"{self.mark}\n".encode()
-        """What the init process reads before anything else."""
+        """First line, which the init process reads before anything else."""
         self._frames = bytearray()
         self._text = bytearray()
         self._error = bytearray()
 
     @property
     def error(self) -> str:
-        """What came as standard error: the engine's or the init process's own trouble."""
+        """Standard error: the trouble of the engine or of the init process."""
         return self._error.decode(errors="replace").strip()
 
     def exchange(self, unsent: bytes, timeout_s: float) -> Exchange:
@@ -103,7 +103,7 @@ class ContainerTransport:
 
 
 def _overlap(text: bytearray, mark: bytes) -> int:
-    """How many bytes at the end of `text` may be the mark's beginning."""
+    """Number of bytes at the end of `text` that may be the mark's beginning."""
     for size in range(min(len(mark) - 1, len(text)), 0, -1):
         if text.endswith(mark[:size]):
             return size

@@ -1,5 +1,4 @@
-"""What became of each mutation that was tried: one line of a file each, so that nothing is tried
-twice.
+"""Results of all mutations that were tried, one line of a file each, so that none is tried twice.
 
 The first line says of what: another commit, command or Python is another file.
 """
@@ -21,7 +20,7 @@ _FILE = "_attempts.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What attempts depend on."""
+    """Settings that attempts depend on."""
 
     commit: str
     test_command: str
@@ -34,7 +33,7 @@ class Attempt:
     """One mutation that was tried."""
 
     name: str
-    """Of the mutation."""
+    """Name of the mutation."""
     reason: str
     """Why it is no bug; empty for one that is."""
     fail_to_pass: tuple[str, ...] = ()
@@ -81,7 +80,7 @@ class Attempts:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"{self.path} is no file of attempts: remove it, or give another folder"
+                f"{self.path} is not a file of attempts: remove it, or give another folder"
             ) from error
         self._require_same(before)
         for line in rest:
@@ -98,6 +97,6 @@ class Attempts:
         if differing:
             name = differing[0]
             raise ConfigError(
-                f"{self.path.parent} was begun with {name} {earlier[name]!r}, got {now[name]!r}: "
+                f"{self.path.parent} was started with {name} {earlier[name]!r}, got {now[name]!r}: "
                 "give another folder, or remove this one"
             )

@@ -1,7 +1,7 @@
-"""Which mutations are tried, and in which order: function after function, one change of each.
+"""Mutations to try, in order: function after function, one change of each.
 
 So bugs are spread over the code. A function of which no test notices a few changes has no tests:
-no more of it is tried.
+nothing else in it is tried.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Candidates:
     """Every change of a repository's own code."""
 
     by_place: Mapping[str, Sequence[Mutation]]
-    """In the order in which they are tried."""
+    """Mutations by place, in the order in which they are tried."""
     texts: Mapping[str, str]
     """Files that have any, by path."""
     left_out: tuple[LeftOut, ...]

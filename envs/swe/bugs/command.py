@@ -38,17 +38,15 @@ _INTERRUPTED = 130
 def add_arguments(parser: argparse.ArgumentParser, count: Callable[[str], int]) -> None:
     """`count` reads a whole number above 0."""
     parser.add_argument("repository", metavar="REPOSITORY", help="folder of a git repository")
-    parser.add_argument(
-        "out", metavar="OUT", help="folder for the instances; made, or gone on with"
-    )
-    parser.add_argument("--count", type=count, default=100, help="how many bugs (100)")
-    parser.add_argument("--test-command", help="what runs the tests: pytest, with options of yours")
+    parser.add_argument("out", metavar="OUT", help="folder for the instances; made, or resumed")
+    parser.add_argument("--count", type=count, default=100, help="number of bugs (100)")
+    parser.add_argument("--test-command", help="command for the tests: pytest, with your options")
     parser.add_argument(
         "--python",
         help="bin/python of a virtual environment with pytest and the repository's dependencies; "
-        "REPOSITORY/.venv is taken by itself, else this machine's python3 with our pytest",
+        "default: REPOSITORY/.venv, else this machine's python3 with our pytest",
     )
-    parser.add_argument("--seed", type=int, default=0, help="draws what is tried (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the tried changes (0)")
     parser.add_argument(
         "--timeout", type=count, default=300, help="seconds for one run of the tests (300)"
     )
@@ -56,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser, count: Callable[[str], int]) 
         "--jobs", type=count, default=min(4, os.cpu_count() or 1), help="runs at a time"
     )
     parser.add_argument("--sandbox", choices=SANDBOXES.builtin, default="bubblewrap")
-    parser.add_argument("--image", help="--sandbox docker: the image that holds the dependencies")
+    parser.add_argument("--image", help="with --sandbox docker: image with the dependencies")
 
 
 def make_bugs(args: argparse.Namespace) -> int:
@@ -162,7 +160,7 @@ def _instance(head: Head) -> Instance:
 
 
 def _config(args: argparse.Namespace) -> SweEnvConfig:
-    """What tasks are played with."""
+    """Configuration that tasks are played with."""
     limits = SweEnvConfig().sandbox.model_dump()
     sandbox = SandboxConfig.of({**limits, "type": args.sandbox, "image": args.image})
     return SweEnvConfig(sandbox=sandbox)

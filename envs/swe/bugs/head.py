@@ -29,13 +29,13 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the last commit of a repository holds."""
+    """Contents of a repository's last commit."""
 
     name: str
     commit: str
     files: Mapping[str, PackedFile]
     notes: tuple[str, ...]
-    """What is not as somebody may think: changes that are not committed, submodules."""
+    """Notes on surprises: changes that are not committed, submodules."""
 
 
 def read_head(where: str) -> Head:

@@ -1,4 +1,4 @@
-"""What a user would say of a bug: what a test that fails expects, and what came instead.
+"""A user's report of a bug: what a failing test expects, and what came instead.
 
 All of it is taken from the test and from the error's own words. The file and the lines in which the
 bug is are never named.
@@ -39,10 +39,10 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What pytest shows of a test that fails."""
+    """pytest's report of a test that fails."""
 
     statement: str
-    """Of the test, the one in which it failed; may be empty."""
+    """The test's statement that failed; may be empty."""
     message: str
     """The error's own words."""
 
@@ -109,7 +109,7 @@ def _sections(log: str) -> Iterator[tuple[str, str]]:
 
 
 def _statement(lines: Sequence[str], file: str) -> str:
-    """Of the first frame in the test's own file: others are where the bug may be."""
+    """Statement of the first frame in the test's own file: others are where the bug may be."""
     frame = list[str]()
     for line in lines:
         end = _FRAME_END.match(line)
@@ -155,7 +155,7 @@ def _of_summary(log: str, test_id: str) -> str:
 
 
 def _lines(text: str, path: str) -> str:
-    """As a block, without what names the file of the bug."""
+    """The text as a block, without what names the file of the bug."""
     lines = [_ADDRESS.sub("", line.rstrip()) for line in text.split("\n")]
     lines = [line for line in lines if path not in line]
     if len(lines) > _MOST_LINES:

@@ -1,7 +1,7 @@
 """Makes bugs in a repository: tries mutations until enough of them are noticed, and writes rows.
 
 What is tried, in which order, and what becomes of it follows from commit, command and seed alone,
-however often it is stopped and gone on with, and however many run at a time.
+however often it is stopped and resumed, and however many run at a time.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Bugs:
-    """What was made."""
+    """The bugs that were made."""
 
     rows: dict[Split, list[Row]]
     selection: Selection
-    """How many are bugs, and why the others are not."""
+    """Number of bugs, and why the other mutations are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class BugMaker:
         return len(tried) >= ENOUGH_UNNOTICED and not any(one.is_noticed for one in tried)
 
     def _attempt(self, mutation: Mutation) -> Attempt:
-        """What is known of a mutation, or what its tests say now."""
+        """The known result of a mutation, or that of its tests now."""
         if mutation.name in self.attempts.by_name:
             return self.attempts.by_name[mutation.name]
         try:
@@ -156,7 +156,7 @@ class BugMaker:
         return Attempt(mutation.name, "", tuple(failing), issue)
 
     def _row(self, mutation: Mutation, attempt: Attempt) -> Row:
-        """In SWE-bench's fields, and where the repository lies."""
+        """The row in SWE-bench's fields, and where the repository lies."""
         text = self.candidates.texts[mutation.path]
         changed = mutation.applied(text) or text
         broken = frozenset(attempt.fail_to_pass)

@@ -50,7 +50,7 @@ class Mutation:
     function: str
     """Qualified name of the function or method that it is in; of nested ones the outermost."""
     kind: str
-    """What is changed, in a word or two."""
+    """Kind of change, in a word or two."""
     change: Change
 
     @property
@@ -175,7 +175,7 @@ class _Collector(ast.NodeVisitor):
         self._add("jump", node, "continue")
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """What the code says of itself."""
+        """Leave assertions alone: they are the code's own claims."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """A message's words; positions in it are not those of the file."""
@@ -274,7 +274,7 @@ def _is_talk(node: ast.expr) -> bool:
 
 
 def _is_text(node: ast.expr) -> bool:
-    """For `-` between texts fails at once, wherever it stands."""
+    """Whether it is text: `-` between texts fails at once, wherever it stands."""
     return isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
     )

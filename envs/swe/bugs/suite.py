@@ -22,7 +22,7 @@ LOG_PARSER = "parse_log_pytest"
 PASSES = "PASSED"
 _PYTEST_OPTIONS = "-rA --color=no --tb=auto"
 _SLOWER, _LEAST_LIMIT_S = 5.0, 20.0
-"""How much longer than without a bug the tests may take."""
+"""Factor and seconds by which tests may take longer than without a bug."""
 _PREPARATION_S = 120.0
 _TIMED_OUT = frozenset((124, 137))
 _NO_TESTS, _NO_COMMAND = 5, 127
@@ -40,7 +40,7 @@ class SuiteRun:
     """One run of the tests."""
 
     statuses: Mapping[str, str]
-    """By test, as swebench calls them."""
+    """Statuses by test, as swebench calls them."""
     exit_code: int | None
     log: str
     duration_s: float
@@ -52,17 +52,17 @@ class SuiteRun:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What the tests say of the repository as it is."""
+    """Test results of the unchanged repository."""
 
     passing: tuple[str, ...]
-    """In every clean run."""
+    """Tests that pass in every clean run."""
     notes: tuple[str, ...]
     limit_s: int
-    """After which tests hang."""
+    """Seconds after which tests count as hanging."""
 
 
 def script_of(command: str, limit_s: int) -> str:
-    """What runs the tests, in the form of a row's `eval_script`."""
+    """Script that runs the tests, in the form of a row's `eval_script`."""
     limited = f"timeout --kill-after=10 {limit_s} bash -c {shlex.quote(command)}"
     options = f"export PYTEST_ADDOPTS={shlex.quote(_PYTEST_OPTIONS)}"
     return make_script("HEAD", Patch(), f"{options}; {limited}", WORKDIR)

@@ -1,4 +1,4 @@
-"""What a hidden test does, as somebody would send it in: its code without its name.
+"""The behaviour that a hidden test checks, as somebody would report it: its code without its name.
 
 Only of bugs that have another test beside it, or a patch for what is shown alone would do.
 """

@@ -16,7 +16,7 @@ from clawrl_gym.envs.swe.composed.registers import Entry, draw_register
 from clawrl_gym.envs.swe.composed.wording import check_texts, request
 
 MOST = 8
-"""Of difficulty."""
+"""Largest difficulty."""
 Range = tuple[int, int]
 _ALL: Range = (MOST, MOST)
 _NONE: Range = (0, 0)
@@ -42,14 +42,14 @@ class Family:
     name: str
     bugs: Range = (2, 4)
     seen: Range = _NONE
-    """Bugs that are told by what is seen of them."""
+    """Bugs that are reported by their symptoms."""
     filed: Range = _NONE
     """Reports that stand in the register alone; all of them, or all but one at most."""
     no_bugs: Range = _NONE
     made: Range = _NONE
     """Bugs that tests which are there show."""
     checks: bool = False
-    """Bugs are told by code that should hold, at least one of them, and the others by what is seen.
+    """At least one bug is reported by code that should hold, the others by their symptoms.
     """
     runners: tuple[str, ...] = _PYTHON
     heldout_only: bool = False
@@ -74,7 +74,7 @@ class Family:
         return None if plan.difficulty > MOST else Composed(plan, request(draw, split, plan))
 
     def _reports(self, draw: Draw, split: Split, ground: Ground, bugs: list[int]) -> list[Report]:
-        """All that is told, in the order of the text."""
+        """All reports, in the order of the text."""
         no_bugs = range(len(ground.family.no_bugs))
         things: list[tuple[int | None, int | None]] = [(bug, None) for bug in bugs]
         things += [(None, one) for one in draw.some(no_bugs, draw.between(*self.no_bugs))]
@@ -98,7 +98,7 @@ class Family:
 
 
 def _codes(ground: Ground, bugs: list[int]) -> dict[int, str]:
-    """By bug, the code that should hold, where there is such code."""
+    """Code that should hold by bug, where there is such code."""
     codes = {bug: code_of(ground.filled(ground.bug(bug).hidden)) for bug in bugs}
     return {bug: code for bug, code in codes.items() if code is not None}
 

@@ -17,7 +17,7 @@ from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, sele
 
 PREFIX = "repo-"
 HELDOUT_FAMILIES = frozenset(name for name, family in FAMILIES.items() if family.heldout_only)
-"""Without training tasks."""
+"""Families without training tasks."""
 _MAX_ATTEMPTS = 1_000
 
 
@@ -37,7 +37,7 @@ def make_instance(instance_id: str) -> Instance:
 
 
 def instance_of(instance_id: str, composed: Composed) -> Instance:
-    """What was composed for an id, in SWE-bench's fields."""
+    """The composition of an id, in SWE-bench's fields."""
     plan = composed.plan
     return as_instance(
         instance_id,
@@ -54,11 +54,11 @@ def instance_of(instance_id: str, composed: Composed) -> Instance:
 
 
 def compose(family: str, split: Split, number: int) -> Composed:
-    """What an id stands for, before it is an instance."""
+    """The composition that an id stands for, before it is an instance."""
     draw = partial(FAMILIES[family].draw, split=split)
     return first_drawn(f"{PREFIX}{family}/{split}/{number}", draw, _MAX_ATTEMPTS)
 
 
 def runners_of(families: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """What runs the tests of each family's repositories."""
+    """Programs that run the tests of each family's repositories."""
     return {family: FAMILIES[family].runners for family in families}

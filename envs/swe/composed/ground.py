@@ -47,7 +47,7 @@ class Ground:
     """One repository under its drawn names."""
 
     name: str
-    """In the corpus."""
+    """Name in the corpus."""
     names: Mapping[str, str]
 
     @property
@@ -91,7 +91,7 @@ class Ground:
         return {**visible, first: visible[first] + hidden}
 
     def ids(self, tests: Mapping[str, str]) -> tuple[str, ...]:
-        """What the runner calls the tests of these files."""
+        """The runner's ids of the tests in these files."""
         return tuple(test for path, text in tests.items() for test in self.runner.ids(path, text))
 
 
@@ -102,7 +102,7 @@ def draw_ground(draw: Draw, repository: str) -> Ground:
 
 @cache
 def repositories(runners: Collection[str], split: Split) -> tuple[str, ...]:
-    """Those of a split whose tests these frameworks run, by name."""
+    """Repositories of a split whose tests these frameworks run, by name."""
     return tuple(
         name
         for name in families()

@@ -33,6 +33,6 @@ class MadeBug(BaseModel):
 
 @cache
 def made_bugs() -> Mapping[str, tuple[MadeBug, ...]]:
-    """By repository."""
+    """The made bugs by repository."""
     table = plain_values(TABLE.read_text(encoding="utf-8"))
     return TypeAdapter(dict[str, tuple[MadeBug, ...]]).validate_python(table)

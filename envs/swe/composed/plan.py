@@ -1,4 +1,4 @@
-"""What there is to do in one repository: reports of bugs and of what is none, and a file of some.
+"""The work in one repository: reports of bugs and of non-bugs, some of them in a file.
 
 `difficulty` counts bugs, reports of what is no bug, and what makes a bug harder to find: told only
 by what is seen of it, by tests that fail, or in a file, which may have to be found.
@@ -14,13 +14,13 @@ from clawrl_gym.envs.swe.composed.ground import Ground
 from clawrl_gym.envs.swe.composed.made_bugs import MadeBug
 
 How = Literal["said", "seen", "check"]
-"""In so many words; by what is noticed from outside; by code that should hold."""
+"""Form of a report: stated outright; by symptoms from outside; by code that should hold."""
 Files = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What somebody tells of one thing."""
+    """A report of one thing."""
 
     text: str
     title: str = ""
@@ -45,7 +45,7 @@ class Register:
     path: str
     text: str
     is_named: bool
-    """The request says what it is called."""
+    """Whether the request names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Plan:
 
     ground: Ground
     reports: tuple[Report, ...]
-    """In the order in which they are told."""
+    """Reports in the order of the text."""
     register: Register | None = None
     made: MadeBug | None = None
     """Told by the tests that fail, and by nothing else."""
@@ -63,7 +63,7 @@ class Plan:
 
     @property
     def bugs(self) -> tuple[int, ...]:
-        """Those of the repository that are told."""
+        """Bugs of the repository that are reported."""
         return tuple(report.bug for report in self.reports if report.bug is not None)
 
     @property
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def seen(self) -> int:
-        """How many bugs are told by what is seen of them."""
+        """Number of bugs that are reported by their symptoms."""
         return sum(report.how != "said" for report in self.reports)
 
     @property
@@ -97,7 +97,7 @@ class Plan:
         return self.ground.tests(self.bugs)
 
     def near(self) -> Iterator[Files]:
-        """What is left by who mends all but one thing, or what is no bug as well."""
+        """Files after fixing all but one thing, or after changing what is no bug as well."""
         for bug in self.bugs:
             yield self._with_register(self.ground.wrong((bug,)))
         if self.made is not None:

@@ -19,7 +19,7 @@ from clawrl_gym.envs.swe.composed.plan import Register
 State = Literal["open", "done", "declined"]
 _WIDTH = 88
 _UNNAMED = 4
-"""One request in so many does not say what the file is called."""
+"""One request in this many does not name the file."""
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
 PEOPLE: Choices = MappingProxyType(
     {
@@ -27,7 +27,7 @@ PEOPLE: Choices = MappingProxyType(
         "heldout": ("Sora", "Emil", "Wanda", "Kofi", "Ines"),
     }
 )
-"""Who reports things."""
+"""People who report things."""
 POINTERS: Choices = MappingProxyType(
     {
         "train": (
@@ -43,7 +43,7 @@ POINTERS: Choices = MappingProxyType(
         ),
     }
 )
-"""For a request that tells other things itself."""
+"""Pointers of a request that tells other things itself."""
 UNNAMED: Choices = MappingProxyType(
     {
         "train": (
@@ -72,7 +72,7 @@ ALONE: Choices = MappingProxyType(
         ),
     }
 )
-"""For one that tells nothing else: all of it held out."""
+"""Texts of a request that tells nothing else: all of it held out."""
 UNNAMED_ALONE: Choices = MappingProxyType(
     {
         "train": (),

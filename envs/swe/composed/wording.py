@@ -1,4 +1,4 @@
-"""Puts what is told of a repository into one request, in one of several layouts.
+"""Puts the reports on a repository into one request, in one of several layouts.
 
 No sentence around the reports is used in both splits; the reports themselves belong to their
 repository, which is of one split.
@@ -70,7 +70,7 @@ CHECKS: Choices = MappingProxyType(
         ),
     }
 )
-"""Before code that should hold, as many as there are bugs at most: all of it held out."""
+"""Text before code that should hold, as many as there are bugs at most: all held out."""
 _RED: Choices = MappingProxyType(
     {
         "train": (
@@ -129,7 +129,7 @@ _CLOSING_WARNED: Choices = MappingProxyType(
 
 
 def request(draw: Draw, split: Split, plan: Plan) -> str:
-    """What is asked for."""
+    """The request of a task."""
     told = [report for report in plan.reports if not report.filed]
     blocks = [draw.pick(_OPENING[split])] if told else []
     if told:

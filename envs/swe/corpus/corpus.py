@@ -56,7 +56,7 @@ def make_instance(instance_id: str) -> Instance:
 
 
 def easy_families() -> tuple[str, ...]:
-    """Those that the tiny policy can learn."""
+    """Families that the tiny policy can learn."""
     return tuple(family for family in families() if repository_family(family).easy)
 
 
@@ -88,7 +88,7 @@ def split_of(content: DrawnRepository) -> Split:
 
 
 def instance_of(instance_id: str, origin: RepositoryFamily, content: DrawnRepository) -> Instance:
-    """What was drawn, in SWE-bench's fields."""
+    """The drawn content, in SWE-bench's fields."""
     parsed = parse_id(instance_id, families(), PREFIX)
     return as_instance(
         instance_id,

@@ -9,7 +9,7 @@ from clawrl_gym.core.errors import TaskError
 
 
 def git_diff(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """What `git diff` says between two trees; `git apply` takes it. Every file ends a line."""
+    """Output of `git diff` between two trees; `git apply` takes it. Every file ends a line."""
     return "".join(
         _file_diff(path, before.get(path), after.get(path))
         for path in sorted({*before, *after})

@@ -1,4 +1,4 @@
-"""Made-up repositories as files: one YAML file each, with names that every instance draws anew.
+"""Made-up repositories as files: one YAML file each, with names that every instance draws again.
 
 `@fee@` in a text stands for the drawn name, `@Fee@` for the same with a capital.
 """
@@ -30,18 +30,18 @@ class Bug(_StrictModel):
     """One thing that can be wrong with a repository."""
 
     issues: tuple[str, ...] = Field(min_length=1)
-    """What a user may say about it; one is drawn."""
+    """Reports that a user may write about it; one is drawn."""
     path: str
     right: str
     """Stands exactly once in the file at `path`."""
     wrong: str
-    """What stands there instead, before the fix."""
+    """Wrong text in its place, before the fix."""
     hidden: str
     """Tests that fail before the fix, put at the end of the first test file."""
     said: tuple[str, ...] = ()
     """Further ways to say it exactly, in a sentence or two, for where it is one of several."""
     seen: tuple[str, ...] = ()
-    """What is noticed of it from outside, in a sentence or two."""
+    """Symptoms from outside, in a sentence or two."""
     vague: bool = False
     """Its issues say less than its tests ask for: among several things `said` stands for them."""
     edit: str | None = None
@@ -49,14 +49,14 @@ class Bug(_StrictModel):
 
 
 class NoBug(_StrictModel):
-    """What somebody takes for a bug, where README, docstrings or tests say that it is meant."""
+    """Behaviour that looks like a bug; README, docstrings or tests say that it is meant."""
 
     said: tuple[str, ...] = Field(min_length=1)
     path: str
     right: str
     """Stands exactly once in the file at `path` as it should be."""
     wrong: str
-    """What would stand there for whoever believes it; a test that is there breaks."""
+    """Text that somebody who believes it would write there; an existing test breaks."""
 
 
 class RepositoryFamily(_StrictModel):
@@ -64,7 +64,7 @@ class RepositoryFamily(_StrictModel):
 
     runner: str
     names: Mapping[str, str | tuple[str, ...]]
-    """What is drawn: `stem`, `word`, a range such as `3..9`, or one of several."""
+    """Kind of each drawn name: `stem`, `word`, a range such as `3..9`, or one of several."""
     files: Mapping[str, str]
     """The repository as it should be, without its tests."""
     tests: Mapping[str, str] = Field(min_length=1)
@@ -132,7 +132,7 @@ def draw_repository(family: RepositoryFamily, draw: Draw) -> DrawnRepository:
 
 
 class WrongChange(Protocol):
-    """What is right in one place of a repository, and what is wrong there."""
+    """Right and wrong text for one place of a repository."""
 
     @property
     def path(self) -> str: ...
@@ -154,7 +154,7 @@ def spoilt(
 
 
 def draw_names(kinds: Mapping[str, str | tuple[str, ...]], draw: Draw) -> dict[str, str]:
-    """What stands for each placeholder."""
+    """Value of each placeholder."""
     stems, words = list(STEMS), list(WORDS)
     names: dict[str, str] = {}
     for name, kind in kinds.items():

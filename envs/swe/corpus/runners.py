@@ -1,4 +1,4 @@
-"""How the corpus's repositories run their tests, and what swebench's parsers call each test.
+"""Test runners of the corpus's repositories, and the ids that swebench's parsers give each test.
 
 Ids depend on no version of Python, Node or Ruby: a unittest is named by its docstring, as Django's
 are. Python's own modules, and those that a sandbox shows, are found before the repository's, so
@@ -19,7 +19,7 @@ from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.swe.modules import MODULES_FOLDER
 
 IGNORED = "__pycache__/\n.pytest_cache/\n*.pyc\nnode_modules/\n"
-"""What tests and programs leave behind is no part of a patch."""
+"""Files that tests and programs leave behind, which are no part of a patch."""
 _START = ">>>>> Start Test Output"
 _END = ">>>>> End Test Output"
 _EXIT_CODE = ">>>>> Test Exit Code"
@@ -40,7 +40,7 @@ class Runner:
     command: Callable[[Sequence[str]], str]
     """Bash that runs these test files."""
     ids: Callable[[str, str], tuple[str, ...]]
-    """What the parser calls the tests of a file, given its path and text."""
+    """Returns the parser's ids of the tests of a file, given its path and text."""
     modules: tuple[str, ...] = ()
     """Python modules that a sandbox without an image is shown, as they are installed here."""
 
@@ -77,7 +77,7 @@ def modules_for(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def missing_runners(names: Iterable[str], sandbox: Sandbox) -> dict[str, str]:
-    """Those that do not run in this sandbox, each with what its shell says."""
+    """Runners that do not run in this sandbox, each with its shell's message."""
     reasons: dict[str, str] = {}
     for name in dict.fromkeys(names):
         probed = sandbox.exec(f"({runner_of(name).probe}) </dev/null", _PROBE_S)
@@ -103,7 +103,7 @@ def _run_unittest(paths: Sequence[str]) -> str:
 
 
 def _run_node(paths: Sequence[str]) -> str:
-    """In one process, unlike `node --test`; a file that does not load is a failed test."""
+    """Run in one process, unlike `node --test`; a file that does not load is a failed test."""
     program = (
         'const test = require("node:test"); const { resolve } = require("path"); '
         "for (const path of process.argv.slice(1)) { try { require(resolve(path)) } "

@@ -1,6 +1,6 @@
 """Draws a chain of skills in a folder: sources, targets, what is hidden, in the way, or misleading.
 
-What a part makes is what later parts go on with wherever that fits.
+Later parts use what earlier parts made wherever that fits.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from clawrl_gym.envs.terminal.composed.world import World
 from clawrl_gym.envs.terminal.families.files import packed_tar
 
 _TRIES = 12
-"""Of one part, before the whole is given up."""
+"""Tries for one part before the whole task is given up."""
 _FOLDERS = frozenset({Kind.FOLDER, Kind.EMPTY, Kind.LOGS, Kind.MESS})
 _BLIND: Mapping[str, str] = MappingProxyType(
     {"n": "10", "k": "name", "l": "ERROR", "m": "644", "x": "txt"}
 )
-"""What an agent takes that does not look, by argument."""
+"""Value that an agent takes without looking, by argument."""
 
 
 class Unfit(Exception):
-    """This draw comes to no task; another one may."""
+    """This draw gives no task; another one may."""
 
 
 class Composer:
@@ -46,14 +46,14 @@ class Composer:
         self._stems = list(STEMS)
         self._notes = Notes(draw, split, self.name)
         self._kinds: dict[str, Kind] = {}
-        """Of what can be gone on with."""
+        """Kinds of the paths that later parts can use."""
         self._words: dict[str, str] = {}
-        """How a path is said whose name is hidden."""
+        """Phrases for paths whose name is hidden."""
         self._guesses: dict[str, str] = {}
         self._rules: dict[str, str] = {}
         self._parts: list[Part] = []
         self._before: list[Deed] = []
-        """Of the part that is being made."""
+        """Deeds before the part that is being made."""
         self.hidden = self.obstacles = self.decoys = 0
         for name in draw.some(VARIABLES, 3):
             self._now.env[name] = f"{draw.pick(WORDS)}{draw.between(10, 99)}"
@@ -100,7 +100,7 @@ class Composer:
         raise Unfit
 
     def add_file(self, path: str, content: bytes) -> None:
-        """Of the folder that the task begins with."""
+        """Add a file to the folder that the task begins with."""
         self._start.add(path, content)
         self._now.add(path, content)
 
@@ -228,7 +228,7 @@ class Composer:
         return path
 
     def _folder(self, kind: Kind, path: str) -> dict[str, bytes]:
-        """What a new one holds; rules that are written in it are known as an argument."""
+        """Content of a new folder; rules that are written in it are known as an argument."""
         if kind is Kind.LOGS:
             return log_folder(self._draw)
         if kind is Kind.MESS:

@@ -20,7 +20,7 @@ from clawrl_gym.envs.terminal.composed.plan import Plan
 from clawrl_gym.envs.terminal.composed.wording import plain_request, request
 
 _MOST = 8
-"""Of difficulty."""
+"""Largest difficulty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Composed:
 
     @property
     def skills(self) -> tuple[str, ...]:
-        """In the order of the work."""
+        """Skills in the order of the work."""
         return tuple(part.skill.name for part in self.plan.parts)
 
 
@@ -143,4 +143,4 @@ FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for famil
 """Sorted by name."""
 
 PLAIN_FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _PLAIN})
-"""Nothing but so many skills, said plainly; three are never trained on. Sorted by name."""
+"""Families of this many skills, said plainly; three are never trained on. Sorted by name."""

@@ -68,7 +68,7 @@ def _stem(draw: Draw, world: World, args: Args) -> tuple[Args, Args] | None:
 
 
 def _endings(world: World, folder: str) -> list[str]:
-    """Of a folder's files, in order."""
+    """Endings of a folder's files, in order."""
     return sorted({name.rpartition(".")[2] for name in world.names(folder)})
 
 

@@ -24,7 +24,7 @@ from clawrl_gym.envs.terminal.task import Check, Task
 
 _ALL_FAMILIES = {**FAMILIES, **PLAIN_FAMILIES}
 HELDOUT_FAMILIES = frozenset(name for name, family in _ALL_FAMILIES.items() if family.heldout_only)
-"""Without training tasks."""
+"""Families without training tasks."""
 _SPARE_REPLIES = 3
 """Beyond what the oracle takes with a command a reply."""
 _MAX_ATTEMPTS = 1000
@@ -71,13 +71,13 @@ def make_task(task_id: str) -> Task:
 
 
 def compose(family: str, split: Split, number: int) -> Composed:
-    """What an id stands for, before it is a task."""
+    """The composition that an id stands for, before it is a task."""
     draw = partial(_ALL_FAMILIES[family].draw, split=split)
     return first_drawn(f"{family}/{split}/{number}", draw, _MAX_ATTEMPTS)
 
 
 def _setup(plan: Plan) -> str:
-    """What the files' contents do not say: their permissions."""
+    """Setup beyond the files' contents: their permissions."""
     modes = ((path, file.mode) for path, file in plan.start.files.items())
     return " && ".join(
         f"chmod {mode:o} {shlex.quote(path)}" for path, mode in modes

@@ -16,7 +16,7 @@ LAYOUT = "LAYOUT.md"
 
 
 def _facts(world: World, args: Args) -> dict[str, tuple[int, bool]]:
-    """Of each log by name: its lines of the level, and whether it has the word."""
+    """For each log by name: its lines of the level, and whether it has the word."""
     logs = {
         name: world.lines(f"{args['a']}/{name}")
         for name in world.names(args["a"])
@@ -62,7 +62,7 @@ def _conditions(draw: Draw, world: World, args: Args) -> tuple[Args, Args] | Non
 
 
 def log_folder(draw: Draw) -> dict[str, bytes]:
-    """By name: logs, and a file or two of other kinds that look alike."""
+    """Files by name: logs, and a file or two of other kinds that look alike."""
     words = draw.some(WORDS, 5)
     files: dict[str, bytes] = {}
     stems = draw.some(STEMS, 7)

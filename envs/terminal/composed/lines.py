@@ -45,7 +45,7 @@ def _word_of_some(draw: Draw, world: World, args: Args) -> dict[str, str] | None
 
 
 def _whole_words(content: str) -> list[str]:
-    """Those that are no part of another, so that none can say which of them is meant."""
+    """Words that are no part of another, so that there is no doubt which of them is meant."""
     counts = Counter(content.split())
     return [word for word in counts if word.isalpha() and content.count(word) == counts[word]]
 

@@ -14,7 +14,7 @@ _KEYS: Mapping[str, str] = MappingProxyType(
     {"n": "limit", "w": "word", "v": "replacement", "k": "field", "l": "level", "m": "mode",
      "x": "ending"}
 )  # fmt: skip
-"""In the settings, by the argument that they stand for."""
+"""Keys of the settings, by the argument that they stand for."""
 _OTHERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"n": ("12", "15"), "l": ("TRACE", "FATAL"), "m": ("644", "400"), "x": ("tmp", "bak")}
 )
@@ -65,17 +65,17 @@ class Notes:
         self._pointers: dict[str, str] = {}
         self._results = ""
         self._former: dict[str, str] = {}
-        """What was valid once, by key or pointer: decoys."""
+        """Values that were valid once, by key or pointer: decoys."""
 
     def mark(self) -> tuple[dict[str, str], dict[str, str], str]:
-        """What `rewind` goes back to."""
+        """State that `rewind` returns to."""
         return dict(self._settings), dict(self._pointers), self._results
 
     def rewind(self, mark: tuple[dict[str, str], dict[str, str], str]) -> None:
         self._settings, self._pointers, self._results = mark
 
     def name_of(self, path: str, other: str, noun: str) -> tuple[str, str]:
-        """How a path is said that stands in a note, and the command that shows it.
+        """A phrase for a path that stands in a note, and the command that shows it.
 
         `other`: of the same kind; the note may have it as a former one.
         """
@@ -107,7 +107,7 @@ class Notes:
         return letter, tail, look
 
     def largest_of(self, folder: str) -> str:
-        """How the largest file of a folder is said."""
+        """A phrase for the largest file of a folder."""
         return self._say("largest", folder)[0]
 
     def add_decoy(self) -> bool:

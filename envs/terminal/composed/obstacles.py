@@ -1,4 +1,4 @@
-"""What stands in the way of a natural first command, whose output tells."""
+"""Obstacles to a natural first command, whose output tells of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clawrl_gym.envs.terminal.composed.world import World
 
 OBSTACLES = ("missing_folder", "read_only", "unwritable", "spaces", "compressed", "locked")
 OF_SOURCES = ("unwritable", "spaces", "compressed")
-"""They need a source that no part has made."""
+"""Obstacles that need a source that no part has made."""
 _READ_ONLY = 0o444
 
 Fix = tuple[str, Callable[[World], None]]

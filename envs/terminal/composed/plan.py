@@ -11,7 +11,7 @@ from clawrl_gym.envs.terminal.composed.world import Refused, World
 
 
 def _nothing(world: World) -> None:
-    """What looking does."""
+    """Effect of looking: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +35,21 @@ class Part:
     skill: Skill
     args: Args
     near: Args
-    """What differs in a wrong but near solution."""
+    """Arguments that differ in a wrong but near solution."""
     words: Args
     """The arguments as the request says them."""
     tail: str = ""
-    """What the request adds: ", where N is ..."."""
+    """Clause that the request adds: ", where N is ..."."""
     before: tuple[Deed, ...] = ()
-    """What has to be looked at, and to be put right, before."""
+    """Deeds that look at something, or put it right, before."""
     guessed: Args = field(default_factory=dict)
-    """What an agent takes that does not look."""
+    """Arguments of an agent that does not look."""
     follows: bool = False
     """Its source is what the part before it made."""
 
     @property
     def weight(self) -> int:
-        """How many skills it counts as."""
+        """Number of skills that it counts as."""
         return int(self.args.get("weight", "1"))
 
     def depends_on(self, other: Part) -> bool:
@@ -65,7 +65,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, and from where to where."""
+    """A task's work, from its first to its last state."""
 
     parts: tuple[Part, ...]
     start: World
@@ -99,8 +99,8 @@ class Plan:
 
 
 def played(start: World, deeds: Sequence[Deed]) -> World:
-    """What is left after these; what is refused, or meets what it makes no sense of, has no
-    effect, and the next one comes."""
+    """The world after these deeds. A deed that is refused, or cannot make sense of what it meets,
+    has no effect, and the next one follows."""
     world = start.copy()
     for deed in deeds:
         with suppress(Refused, ValueError, LookupError):

@@ -12,18 +12,18 @@ from clawrl_gym.envs.phrasing import Phrasings
 from clawrl_gym.envs.terminal.composed.world import World
 
 Args = Mapping[str, str]
-"""What a skill is done with: `a` its source, `b` its target, `c` a second source, and its own."""
+"""Arguments of a skill: `a` its source, `b` its target, `c` a second source, and its own."""
 Effect = Callable[[World, Args], None]
-"""What its command does. Raises Refused."""
+"""Effect of its command. Raises Refused."""
 Own = Callable[[Draw, World, Args], "tuple[Args, Args] | None"]
-"""Its own arguments, and those that differ in a wrong but near solution; None where the source
-does not lend itself."""
+"""Own arguments of a skill, and those that differ in a wrong but near solution; None where the
+source is not suitable."""
 
 FILE_ARGS = ("a", "b", "c", "first", "then")
 
 
 class Kind(StrEnum):
-    """What a source holds."""
+    """Kind of content of a source."""
 
     LINES = auto()
     """Words, one to three a line."""
@@ -64,7 +64,7 @@ class Skill:
     """Fields are the arguments, and `{put} ... {into}`, which stands for "write ... to B" and
     others."""
     command: str
-    """With the arguments as fields; those of files are quoted."""
+    """Command with the arguments as fields; those of files are quoted."""
     effect: Effect
     own: Own
     keeps: bool = True
@@ -77,7 +77,7 @@ class Skill:
     second: Kind | None = None
     """Kind of a second source `c`."""
     hideable: str = ""
-    """Its argument that can stand in a file in place of the request."""
+    """Argument that can stand in a file instead of the request."""
     tool: tuple[str, bytes] | None = None
     """A program of the work folder that it uses: name and content."""
 

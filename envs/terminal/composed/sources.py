@@ -1,4 +1,4 @@
-"""What files and folders of each kind hold, before anything is done with them."""
+"""Initial contents of files and folders of each kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDINGS: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
         Kind.PACKED: ("tar",),
     }
 )
-"""Of names; folders have none."""
+"""Endings of names; folders have none."""
 _LEVELS = ("ERROR", "WARN", "INFO", "DEBUG")
 _FOLDER_ENDINGS = ("txt", "md", "cfg", "log", "dat")
 
@@ -79,11 +79,11 @@ CONTENTS: Mapping[Kind, Callable[[Draw], bytes]] = MappingProxyType(
         Kind.VALUE: _value,
     }
 )
-"""Of a single file."""
+"""Contents of a single file."""
 
 
 def folder_files(draw: Draw, count: int) -> dict[str, bytes]:
-    """By name: files of two endings and of as many sizes as files."""
+    """Files by name: two endings, and as many sizes as files."""
     endings = draw.some(_FOLDER_ENDINGS, 2)
     stems, words = draw.some(STEMS, count), draw.some(WORDS, 6)
     files: dict[str, bytes] = {}

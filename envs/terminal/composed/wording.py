@@ -1,4 +1,4 @@
-"""Puts the parts of a plan into one request: what is said around it, and each part in words."""
+"""Puts the parts of a plan into one request: the words around it, and each part in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PUT: Choices = MappingProxyType(
         "heldout": ("store|in {b}", "place|in {b}", "write|down in {b}"),
     }
 )
-"""For `{put} ... {into}`."""
+"""Phrases for `{put} ... {into}`."""
 _RESULT: Choices = MappingProxyType(
     {"train": ("the result", "the new {noun}"), "heldout": ("the {noun} you have just made",)}
 )
@@ -57,7 +57,7 @@ def plain_request(draw: Draw, parts: Sequence[Part]) -> Ordered:
 
 
 def framed(draw: Draw, split: Split, body: str) -> str:
-    """A request's body with what is said around it, and the rule."""
+    """A request's body with the words around it, and the rule."""
     opening = draw.pick(_OPENING[split])
     closing = f"{draw.pick(CLOSINGS[split])} {SIDE_EFFECTS}".lstrip()
     between = "" if body.endswith("\n") else " "

@@ -13,7 +13,7 @@ DEFAULT_MODE = 0o644
 
 
 class Refused(Exception):
-    """What a command says that could not do its work."""
+    """Message of a command that could not do its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class World:
         return self.read(path).decode().splitlines()
 
     def write(self, path: str, content: bytes) -> None:
-        """As `>` does: the folder must be there, and a file that is there must be writable."""
+        """Write as `>` does: the folder must be there, and an existing file must be writable."""
         self._require_folder(posixpath.dirname(path))
         if path in self.folders:
             raise Refused(f"{path}: Is a directory")
@@ -77,7 +77,7 @@ class World:
         self.files[target] = self.files.pop(path)
 
     def add_folder(self, path: str) -> None:
-        """As `mkdir` does."""
+        """Make a folder as `mkdir` does."""
         if path in self.folders or path in self.files:
             raise Refused(f"cannot create directory '{path}': File exists")
         self._require_folder(posixpath.dirname(path))
@@ -88,7 +88,7 @@ class World:
         self.files[path] = replace(self.files[path], mode=mode)
 
     def names(self, folder: str) -> list[str]:
-        """Of the files in a folder, not below it, in order; hidden ones are left out."""
+        """Names of the files in a folder, not below it, in order; hidden ones are left out."""
         self._require_folder(folder)
         start = f"{folder}/"
         below = (path[len(start) :] for path in self.files if path.startswith(start))

@@ -1,4 +1,4 @@
-"""What a family is: a name and a function from draws to the content of one task."""
+"""A family: a name and a function from draws to the content of one task."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TaskContent:
     env: Mapping[str, str] = field(default_factory=dict)
     grader: str = ""
     key: str = ""
-    """What is asked, where the solution says more than that, such as what stands in a file: decides
-    the split. Empty: the request with its solution decides."""
+    """The request's key where the solution says more than it, such as what stands in a file:
+    decides the split. Empty: the request with its solution decides."""
 
 
 @dataclass(frozen=True, slots=True)

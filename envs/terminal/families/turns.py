@@ -11,7 +11,7 @@ from clawrl_gym.envs.terminal.families.files import append, copy, move
 from clawrl_gym.envs.terminal.families.text import count, upper
 
 NOTED: tuple[Callable[[Draw], TaskContent], ...] = (copy, move, append, upper, count)
-"""What a note may ask for."""
+"""Tasks that a note may ask for."""
 
 
 def note(draw: Draw) -> TaskContent:

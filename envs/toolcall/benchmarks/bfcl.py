@@ -52,7 +52,7 @@ _TYPES = {
 }  # fmt: skip
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 OK = json.dumps({"status": "ok"})
-"""What every valid call returns: the functions are only described."""
+"""Result of every valid call: the functions are only described."""
 
 
 class _QuestionMessage(TypedDict):
@@ -84,7 +84,7 @@ class BfclToolset:
         """There is none."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def make(task: ToolTask, context: ToolContext) -> BfclToolset:
@@ -123,7 +123,7 @@ def _category(file: Path) -> str | None:
 
 
 def _entries(file: Path) -> Iterator[tuple[str, ToolTask | str]]:
-    """What a file's rows are, by id: tasks, or why not."""
+    """Rows of a file by id: tasks, or why not."""
     category = str(_category(file))
     unreadable = next((why for form, why in _UNREADABLE if re.search(form, category)), None)
     if unreadable is None and not _READABLE.fullmatch(category):
@@ -140,7 +140,7 @@ def _entries(file: Path) -> Iterator[tuple[str, ToolTask | str]]:
         if unreadable is not None:
             yield where, unreadable
         elif not isinstance(row, dict):
-            yield where, "it is no JSON object, expected JSON lines"
+            yield where, "it is not a JSON object, expected JSON lines"
         elif name != where:
             yield where, "the field 'id' is missing, expected a text"
         else:
@@ -230,7 +230,7 @@ def _is_plain_entry(key: str, entry: object) -> bool:
 def _goals(
     described: Sequence[_Function], functions: Sequence[Tool], category: str, ground_truth: Any
 ) -> tuple[tuple[Goal, ...], Reply]:
-    """When the task is solved, and a reply that solves it."""
+    """Goals of the task, and a reply that solves it."""
     if category.endswith("irrelevance"):
         return (CallsGoal(()), AnyReplyGoal()), Reply("None of the tools can do this.")
     if category.endswith("relevance"):
@@ -261,7 +261,7 @@ def _answer(
 
 
 def _request_of(question: Sequence[Sequence[_QuestionMessage]]) -> tuple[str, str]:
-    """What the system and the user say; of several messages one text."""
+    """Messages of the system and of the user; several messages become one text."""
     if len(question) != 1:
         raise ValueError(f"got {len(question)} turns, expected one")
     system = [str(m["content"]) for m in question[0] if m["role"] == "system"]

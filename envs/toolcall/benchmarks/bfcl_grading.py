@@ -24,9 +24,9 @@ _TYPES: Mapping[str, type] = {
 }  # fmt: skip
 _LISTS = ("array", "tuple")
 MAY_BE_LEFT_OUT = ""
-"""Among the listed values of an argument."""
+"""Value that says among those listed for an argument that it may be left out."""
 MALFORMED = (TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
-"""What a value or a listed answer of an unforeseen form raises in comparisons."""
+"""Errors of comparisons with a value or a listed answer of an unforeseen form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Answer:
     """A call that counts as right."""
 
     name: str
-    """As the function is offered."""
+    """Name under which the function is offered."""
     allowed: Mapping[str, Any]
-    """By argument a list of values; an object among them holds such lists by key."""
+    """Allowed values by argument; an object among them holds such lists by key."""
     parameters: Mapping[str, Any]
     """The function's own, in BFCL's words: `properties` and `required`."""
 
@@ -105,7 +105,7 @@ class AnyCallGoal:
 
 
 def arguments_of(executed: ExecutedCall) -> Mapping[str, object] | None:
-    """What a call says, as it was written: the last one of an argument that is given twice."""
+    """Arguments of a call as written; for one that is given twice, the last."""
     try:
         arguments = json.loads(executed.call.arguments)
     except (ValueError, RecursionError):
@@ -142,7 +142,7 @@ def is_allowed(value: Any, allowed: Sequence[Any], declared: Mapping[str, Any]) 
 
 
 def _type_listed(allowed: Sequence[Any]) -> type | None:
-    """Of the first answer that is not "may be left out"."""
+    """Type of the first answer that is not "may be left out"."""
     return next((type(option) for option in allowed if option != MAY_BE_LEFT_OUT), None)
 
 
@@ -162,7 +162,7 @@ def _is_object(value: Any, option: Any) -> bool:
 
 
 def _are_objects(values: Any, options: Any) -> bool:
-    """In their order."""
+    """Whether the objects fit, in their order."""
     return len(values) == len(options) and all(
         option != MAY_BE_LEFT_OUT and _is_object(value, option)
         for value, option in zip(values, options, strict=True)

@@ -1,4 +1,4 @@
-"""What loaders of foreign task files share: a source over tasks, reading files, a small goal."""
+"""Common parts of loaders of foreign task files: a source, reading files, a small goal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TaskTable:
     tasks: Mapping[str, ToolTask]
     where: str
     selection: Selection
-    """What of the files is used, and why not the rest."""
+    """The used part of the files, and why not the rest."""
 
     def ids(self, split: Split) -> Sequence[str]:
         return [task.id for task in self.tasks.values() if task.split == split]
@@ -53,7 +53,7 @@ def read_json(file: Path) -> Any:
     try:
         return json.loads(read_text(file))
     except (ValueError, RecursionError) as error:
-        raise TaskError(f"{file} is no JSON: {error}") from None
+        raise TaskError(f"{file} is not JSON: {error}") from None
 
 
 def read_text(file: Path) -> str:

@@ -41,7 +41,7 @@ _SPLITS: Mapping[str, Split] = {"train": "train", "test": "heldout"}
 _BY_NAME = {tool["function"]["name"]: tool for tool in TOOLS}
 _OF_A_ROW = (TaskError, SyntaxError, LookupError, TypeError, ValueError, AttributeError,
              RecursionError)  # fmt: skip
-"""What one odd task raises, which is left out."""
+"""Errors of a single odd task, which is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def is_domain(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Players:
-    """Who plays the user and who judges."""
+    """Players of the user and of the judge."""
 
     is_played: bool
     judge_base_url: str | None
@@ -106,7 +106,7 @@ def _open(path: Path, stamp: object, players: _Players) -> TaskTable:
         return tau2.open_second(path, players.is_played, players.judge)
     if domains := tau2.domains_in(path):
         raise TaskError(
-            f"{path} has {len(domains)} domains, expected one of them: say env.tasks={domains[0]}"
+            f"{path} has {len(domains)} domains, expected one of them: set env.tasks={domains[0]}"
         )
     return _open_first(path, players.is_played)
 
@@ -182,7 +182,7 @@ def _call(number: int, name: str, arguments: Json) -> Call:
 
 
 def _left_by(row: _TauTask, data: RetailData) -> RetailData:
-    """What the gold actions change; some of them fail, and are meant to."""
+    """State after the gold actions; some of them fail, and are meant to."""
     shop = TauRetail(data)
     for name, arguments in row.actions:
         try:

@@ -77,12 +77,12 @@ class Domain:
     name: str
     toolset: str
     state: Any
-    """With which its tasks begin, before they are set up."""
+    """State with which its tasks begin, before they are set up."""
     policy: str
     open: Callable[[Any], Toolset]
     """The tools over a state; what is loaded is not written."""
     guidelines: str = ""
-    """How a model plays the user, where the folder has tau2-bench's own words for it."""
+    """Guidelines for a model that plays the user, where the folder has tau2-bench's own words."""
     alone: bool = False
     """No user answers: the assistant has the user's tools and a ticket."""
 
@@ -219,7 +219,7 @@ def _opening(row: TaskRow, domain: Domain, is_played: bool) -> str:
     if not domain.alone:
         return f"This is who I am and what I want. {row.user_scenario.text}"
     if not row.ticket:
-        raise Unusable("it has no ticket to be played from without a user: say env.user=model")
+        raise Unusable("it has no ticket to be played from without a user: set env.user=model")
     return row.ticket
 
 
@@ -245,7 +245,7 @@ def _goals(criteria: Criteria, domain: Domain, judge: AssertionJudge | None) -> 
     if "NL_ASSERTION" in basis and criteria.nl_assertions:
         if judge is None:
             raise Unusable(
-                "a model has to judge its assertions: say env.judge_base_url and env.judge_model"
+                "a model has to judge its assertions: set env.judge_base_url and env.judge_model"
             )
         yield AssertionsGoal(criteria.nl_assertions, judge)
 

@@ -21,7 +21,7 @@ from clawrl_gym.envs.toolcall.task import Outcome, Utterance
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 
 MAX_FAILED_CALLS = 10
-"""With as many a conversation is broken off there, and worth nothing."""
+"""Failed calls after which a conversation is broken off there, and worth nothing."""
 _MAX_TRANSCRIPT_CHARS = 200_000
 _JUDGE_ATTEMPTS = 2
 
@@ -87,7 +87,7 @@ class HoldsGoal:
 
     toolset: str
     holds: Sequence[Callable[[object], bool]]
-    """Of the state, each."""
+    """Conditions on the state; each must hold."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
         state = outcome.states.get(self.toolset)
@@ -143,7 +143,7 @@ class _Result(BaseModel):
     met: bool = Field(validation_alias=AliasChoices("met", "metExpectation"))
     """The second name is what tau2-bench's own prompt asks for."""
     number: int | None = None
-    """None in all of them: they stand in order."""
+    """Number of the assertion; None in all of them: they stand in order."""
 
 
 class _Results(BaseModel):
@@ -161,7 +161,7 @@ def _prompt(transcript: Sequence[Utterance], assertions: Sequence[str]) -> list[
 
 
 def _verdicts(words: str, count: int) -> Mapping[int, bool] | None:
-    """By number; None for what is no answer."""
+    """Verdicts by number; None for what is no answer."""
     form = re.search(r"\{.*\}", words, re.DOTALL)
     try:
         results = _Results.model_validate_json(form[0] if form else "").results

@@ -108,7 +108,7 @@ def tasks_file(folder: Path) -> Path:
     file = folder / "tasks.json"
     others = sorted(one.name for one in folder.glob("tasks_*.json"))
     if not file.is_file() and others:
-        raise TaskError(f"{folder} has no tasks.json; say env.tasks={folder / others[0]}")
+        raise TaskError(f"{folder} has no tasks.json; set env.tasks={folder / others[0]}")
     return file
 
 
@@ -137,6 +137,6 @@ def read_toml(file: Path) -> Json:
     try:
         tables = tomllib.loads(read_text(file))
     except tomllib.TOMLDecodeError as error:
-        raise TaskError(f"{file} is no TOML: {error}") from None
+        raise TaskError(f"{file} is not TOML: {error}") from None
     plain: Json = json.loads(json.dumps(tables, default=str))  # days as text
     return plain

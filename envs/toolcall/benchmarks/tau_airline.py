@@ -76,7 +76,7 @@ class PaymentMethod(TypedDict):
     source: str
     id: str
     amount: NotRequired[float]
-    """Of a gift card or a certificate."""
+    """Amount of a gift card or a certificate."""
 
 
 class User(TypedDict):
@@ -295,7 +295,7 @@ class TauAirline:
         return dates[date]
 
     def _seats(self, flight: FlightOnDay, cabin: str, passengers: int) -> BookedFlight:
-        """A flight for so many. Raises ToolFailure when it has no seats for them."""
+        """A flight for `passengers`. Raises ToolFailure when it has no seats for them."""
         number, date = flight["flight_number"], flight["date"]
         day = self._day(number, date)
         if day["status"] != "available":

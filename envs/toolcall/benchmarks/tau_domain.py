@@ -1,4 +1,4 @@
-"""What the domains of tau-bench and tau2-bench share: tools that are methods, rows that are shared.
+"""Common parts of the domains of tau-bench and tau2-bench: methods as tools, shared rows.
 
 A method under `offered` is a tool: its signature is the schema, its docstring the description. Data
 is shared by all episodes and never written: what an episode changes is kept beside it.
@@ -77,7 +77,7 @@ def _schema(name: str, method: Callable[..., object]) -> Tool:
 
 
 def _json_type(hint: Any) -> dict[str, object]:
-    """Of a plain type, a list, some literals, or a TypedDict."""
+    """JSON schema of a plain type, a list, some literals, or a TypedDict."""
     if is_typeddict(hint):
         fields = {name: _json_type(field) for name, field in get_type_hints(hint).items()}
         required = sorted(hint.__required_keys__)
@@ -102,7 +102,7 @@ class Table(Generic[RowT]):
         return self._rows
 
     def row(self, row_id: str) -> RowT:
-        """To be read only. Raises ToolFailure when it is not there."""
+        """A row, to be read only. Raises ToolFailure when it is not there."""
         if row_id in self._edited:
             return self._edited[row_id]
         if row_id not in self._rows:

@@ -62,12 +62,12 @@ _SURROUNDINGS: State = {
     "payment_request": None,
 }
 _APPS = {"messaging": ("sms", "storage", "phone"), "browser": ("network", "storage")}
-"""What is installed, and what it may do, where the files do not say."""
+"""Installed apps and their permissions, where the files do not say."""
 _VPN: State = {
     "server_address": "192.168.1.1", "protocol": "OpenVPN", "server_performance": "excellent",
 }  # fmt: skip
 TECHNOLOGIES = {"4g_5g_preferred": "5G", "4g_only": "4G", "3g_only": "3G", "2g_only": "2G"}
-"""What each preferred mode connects to."""
+"""Technology that each preferred mode connects to."""
 _MEAN_MBPS = {"2G": 0.25, "3G": 3.0, "4G": 55.0, "5G": 275.0, "none": 0.0}
 _SIGNAL_FACTOR = {"poor": 0.2, "fair": 0.5, "good": 0.8, "excellent": 1.0, "none": 0.0}
 _SLOW_VPN_FACTOR, _DATA_SAVER_FACTOR = 0.1, 0.2

@@ -1,4 +1,4 @@
-"""What the user of tau2-bench's telecom domain can do with the phone.
+"""Phone tools of the user in tau2-bench's telecom domain.
 
 Names, arguments and what they do are tau2-bench's; results are in our words, with the same figures.
 """

@@ -32,7 +32,7 @@ class FullName(TypedDict):
 class PaymentMethod(TypedDict):
     source: str
     balance: NotRequired[float]
-    """Of a gift card."""
+    """Balance of a gift card."""
 
 
 class RetailUser(TypedDict):
@@ -80,7 +80,7 @@ class RetailProduct(TypedDict):
     name: str
     product_id: str
     variants: dict[str, Variant]
-    """By item id."""
+    """Variants by item id."""
 
 
 class RetailData(TypedDict):
@@ -286,7 +286,7 @@ class TauRetail:
             item.update({"item_id": new, "price": variant["price"], "options": variant["options"]})
 
     def _pending_order(self, order_id: str) -> RetailOrder:
-        """Whose address and payment may be changed."""
+        """An order whose address and payment may be changed."""
         return self._order_that_is("pending", order_id)
 
     def _order_that_is(self, status: str, order_id: str) -> RetailOrder:
@@ -312,7 +312,7 @@ class TauRetail:
     def _price_difference(
         self, order: RetailOrder, item_ids: Sequence[str], new_item_ids: Sequence[str]
     ) -> float:
-        """What the new items cost more. Raises ToolFailure when they cannot be had."""
+        """Price of the new items minus the old. Raises ToolFailure when they cannot be had."""
         _check_items(order, item_ids)
         if len(item_ids) != len(new_item_ids):
             raise ToolFailure("expected as many new items as items")

@@ -6,7 +6,7 @@ from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.toolcall.toolset import tool
 
 REASONS = ("no longer needed", "ordered by mistake")
-"""For which an order may be cancelled."""
+"""Reasons for which an order may be cancelled."""
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}

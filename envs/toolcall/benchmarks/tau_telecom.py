@@ -79,7 +79,7 @@ class TauTelecom:
         return self._synced(lambda: call_offered(self._phone, name, arguments))
 
     def run(self, side: str, name: str, arguments: Json) -> object:
-        """Anything that sets a task up or looks at its end. Raises ToolFailure, TaskError."""
+        """Run a function that sets a task up or looks at its end. Raises ToolFailure, TaskError."""
         owner = self._phone if side == "user" else self._operator
         method = None if name.startswith("_") else getattr(type(owner), name, None)
         if method is None:
@@ -103,7 +103,7 @@ class TauTelecom:
         return result
 
     def _sync(self) -> None:
-        """What each side sees of the other."""
+        """Update what each side sees of the other."""
         surroundings = self._phone.surroundings
         if surroundings["phone_number"] is None:
             return

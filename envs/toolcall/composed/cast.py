@@ -1,4 +1,4 @@
-"""The office that a task begins with, before anything is asked: who and what there is in it."""
+"""The office at the beginning of a task: its people and records."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Cast:
         return left.pop(self._draw.below(len(left)))
 
     def _ids(self, letter: str, count: int) -> list[str]:
-        """In order: what was drawn first is nowhere first."""
+        """Ids in order: what was drawn first is nowhere first."""
         return sorted(self.new_id(letter) for _ in range(count))
 
     def _people(self) -> None:

@@ -1,7 +1,7 @@
 """Draws the parts of a task in an office: arguments, what hides them, what refuses, and rules.
 
-What calls leave is what the tools themselves leave. What a part makes is what later parts go on
-with wherever that fits.
+Results of calls are those of the tools themselves. Later parts use what earlier parts made
+wherever that fits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from clawrl_gym.envs.toolcall.families.family import CallSpec
 from clawrl_gym.envs.toolcall.office.world import Office
 
 _TRIES = 12
-"""Of one part, before the whole is given up."""
+"""Tries for one part before the whole task is given up."""
 _LOOKED_UP = frozenset(lookup.to for lookup in LOOKUPS.values())
 _UNHIDDEN = frozenset({"open_ticket", "book_meeting"})
 """Skills with so many arguments that none is hidden."""
@@ -48,7 +48,7 @@ _NEW: Mapping[Kind, Choices] = {
 
 @dataclass(frozen=True, slots=True)
 class Twist:
-    """What a part is to have beside its skill."""
+    """Additions to a part beside its skill."""
 
     hops: int = 0
     """Lookups to one of its arguments."""
@@ -57,9 +57,9 @@ class Twist:
     makes: bool = False
     """It makes a new record."""
     decoy: bool = False
-    """A record that is called as one of its arguments is."""
+    """A record with the same name as one of its arguments exists."""
     obstacle: str = ""
-    """What is in the way: a name of `OBSTACLES`, or a name that is misspelt."""
+    """Obstacle: a name of `OBSTACLES`, or a name that is misspelt."""
     last: bool = False
     """It ends a composition that has to belong to the split."""
 
@@ -71,14 +71,14 @@ class Composer:
     """One plan while it is made."""
 
     def __init__(self, draw: Draw, split: Split, *, plain: bool = False) -> None:
-        """`plain`: ids are said, and no part needs what another one has made."""
+        """`plain`: ids are given, and no part needs what another one has made."""
         self._draw, self._split, self._plain = draw, split, plain
         cast = Cast(draw)
         self.refs = Refs(draw, split, cast, cast.office, cast.office.copy(), by_id=plain)
         self._parts: list[Part] = []
         self._made: list[Ref] = []
         self._rules: list[tuple[Rule, str]] = []
-        """With their words."""
+        """Rules with their words."""
 
     def add(self, twist: Twist = _PLAIN) -> None:
         """A part more: mostly with what was made before. Raises Unfit where none comes about."""
@@ -179,7 +179,7 @@ class Composer:
         return True
 
     def _with_lookup(self, twist: Twist) -> Twist:
-        """With the last lookup chosen, so that all of them are equally frequent."""
+        """The twist with its last lookup chosen, so that all lookups are equally frequent."""
         at_root = twist.decoy and twist.hops == 1
         ways = [way for way in LOOKUPS.values() if not at_root or way.of in DECOYED]
         lookup = self._draw.pick(ways)
@@ -251,7 +251,7 @@ class Composer:
         return args
 
     def _title(self, skill: Skill) -> Ref:
-        """Of a new record."""
+        """Title of a new record."""
         title = self.refs.cast.title(skill.makes or Kind.TICKET)
         return Ref(Kind.TITLE, title, f'"{title}"', guess=title)
 
@@ -321,7 +321,7 @@ class Composer:
         )
 
     def _known(self, looks: Sequence[CallSpec]) -> frozenset[str]:
-        """What these look at, as far as the office begins with it."""
+        """Records that these look at, if the office begins with them."""
         ids = {str(value) for _, arguments in looks for value in arguments.values()}
         return frozenset(ids & {key for kind in DRAWN for key in records(self.refs.start, kind)})
 

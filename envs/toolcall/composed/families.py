@@ -18,9 +18,9 @@ from clawrl_gym.envs.toolcall.composed.skill import Unfit
 from clawrl_gym.envs.toolcall.composed.wording import plain_request, request
 
 MOST_CALLS = 8
-"""That the oracle makes, and the most that difficulty can be."""
+"""Most calls of the oracle, and the largest difficulty."""
 _VERDICTS: tuple[Verdict, ...] = ("allowed", "allowed", "confirmed", "denied", "forbidden")
-"""Allowed more often than not is what sounds forbidden: whoever refuses by the sound is wrong."""
+"""What sounds forbidden is mostly allowed: an agent that refuses by the sound is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Family:
     """Adds the parts. Raises Unfit."""
     heldout_only: bool = False
     alone: bool = False
-    """Of one skill, so that what is asked belongs to one split, where others' compositions do."""
+    """True for one skill, so that a request belongs to one split, as others' compositions do."""
     plain: bool = False
     """Said plainly: the text has ids and the order of the work, and training's wording in both
     splits."""
@@ -155,4 +155,4 @@ FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for famil
 """Sorted by name."""
 
 PLAIN_FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _PLAIN})
-"""Nothing but so many skills, said plainly; three are never trained on. Sorted by name."""
+"""Families of this many skills, said plainly; three are never trained on. Sorted by name."""

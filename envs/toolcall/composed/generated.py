@@ -40,12 +40,12 @@ from clawrl_gym.envs.toolcall.task import Goal, ToolTask
 PREFIX = "office-"
 _ALL_FAMILIES = {**FAMILIES, **PLAIN_FAMILIES}
 HELDOUT_FAMILIES = frozenset(name for name, family in _ALL_FAMILIES.items() if family.heldout_only)
-"""Without training tasks."""
+"""Families without training tasks."""
 _SPARE_REPLIES = 3
 """Beyond what the oracle takes with a call a reply."""
 _MAX_ATTEMPTS = 2_000
 _MORE_TOOLS = 3
-"""That change things and are not needed."""
+"""Number of offered tools that change things and are not needed."""
 _NAMES = tuple(name_of(tool) for tool in TOOLS)
 _LOOKS = tuple(name for name in _NAMES if name.startswith(LOOKS))
 _AREAS = ("people", "ticket", "meeting", "room", "item", "order")
@@ -76,7 +76,7 @@ def make_task(task_id: str) -> ToolTask:
 
 
 def task_of(task_id: str, composed: Composed) -> ToolTask:
-    """What was composed for an id, as a task."""
+    """The composition of an id, as a task."""
     parsed, plan = parse_id(task_id, _ALL_FAMILIES, PREFIX), composed.plan
     turns = len(plan.turns) + _SPARE_REPLIES
     tools = _tools(plan, Draw(f"{task_id}/tools"))
@@ -98,7 +98,7 @@ def task_of(task_id: str, composed: Composed) -> ToolTask:
 
 
 def compose(family: str, split: Split, number: int) -> Composed:
-    """What an id stands for, before it is a task."""
+    """The composition that an id stands for, before it is a task."""
     draw = partial(_ALL_FAMILIES[family].draw, split=split)
     return first_drawn(f"{PREFIX}{family}/{split}/{number}", draw, _MAX_ATTEMPTS)
 
@@ -127,8 +127,8 @@ def _goals(plan: Plan) -> Iterator[Goal]:
 
 
 def _customer(plan: Plan) -> dict[str, object] | None:
-    """Who answers questions, where a rule may ask for a yes; None: the first reply without a call
-    is the last."""
+    """Customer who answers questions, where a rule may ask for a yes; None: the first reply without
+    a call is the last."""
     if not plan.rules:
         return None
     part = next(part for part in plan.parts if part.verdict is not None)
@@ -148,8 +148,8 @@ def _customer(plan: Plan) -> dict[str, object] | None:
 
 
 def yes_to(plan: Plan, part: Part) -> tuple[str, ...]:
-    """By which words it is known that a question is about a part with a rule: those for what is
-    done, ids, and what the records are called."""
+    """Words that show that a question is about a part with a rule: those for what is done, ids, and
+    what the records are called."""
     words = [*next(rule.words for rule in RULES.values() if rule.skill == part.skill)]
     for argument, kind in ACTIONS[part.skill].takes.items():
         if kind in DRAWN:
@@ -160,7 +160,7 @@ def yes_to(plan: Plan, part: Part) -> tuple[str, ...]:
 
 
 def _tools(plan: Plan, draw: Draw) -> tuple[str, ...]:
-    """What is needed, all that looks at what it is about, and some tools that are not needed."""
+    """Needed tools, all that look at what it is about, and some that are not needed."""
     needed = {name for name, _ in (*plan.calls, *_unmade(plan))}
     areas = {area for area in _AREAS for name in needed if area in f"{name} people"}
     looks = {name for name in _LOOKS if any(area in name for area in {*areas, "person"})}

@@ -20,13 +20,13 @@ YES_WORDS = (
     "sure", "certain", "really", "do you want", "do you wish", "would you like", "would you still",
     "still want", "what you want", "fine", "alright", "ok", "okay", "yes", "object", "objections",
 )  # fmt: skip
-"""In a question: it is one for a yes, beside what every customer takes for one."""
+"""Words in a question for a yes, beside those that every customer knows."""
 LOOKS = ("find_", "get_", "list_")
-"""How the names of tools begin that change nothing."""
+"""Prefixes of tools that change nothing."""
 _DIFFERENCES_SHOWN = 5
 _MOST_NAMES = 3
 _MARKS = re.compile(r"[*_`|]+")
-"""Of Markdown, around words or between first and last name."""
+"""Marks of Markdown, around words or between first and last name."""
 _UNSEEN = re.compile(r"<[^<>]*>|[\u115f\u1160\u2800\u3164\uffa0]")
 """Markup, and letters that show nothing."""
 _REFUSES = re.compile(
@@ -90,7 +90,7 @@ class NameGoal:
 
 @dataclass(frozen=True, slots=True)
 class SeenGoal:
-    """What a reply says was not guessed: a look went to one of these records, or showed it."""
+    """The reply was not guessed: a look went to one of these records, or showed it."""
 
     ids: tuple[str, ...]
 
@@ -106,8 +106,8 @@ class SeenGoal:
 
 @dataclass(frozen=True, slots=True)
 class RefusalGoal:
-    """The user was told that the rules are against it; of who says no more than that it cannot be,
-    in the last reply."""
+    """The user was told that the rules are against it; a refusal without a reason only counts in
+    the last reply."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
         last = outcome.replies[-1] if outcome.replies else ""

@@ -91,7 +91,7 @@ def handover(composer: Composer, draw: Draw) -> None:
 
 
 def restock(composer: Composer, draw: Draw) -> None:
-    """What runs out is ordered. Raises Unfit."""
+    """Order an item that runs out. Raises Unfit."""
     refs = composer.refs
     buyer = refs.draw_ref(Kind.PERSON)
     sort = refs.draw_ref(Kind.SORT)

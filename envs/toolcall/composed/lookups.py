@@ -201,7 +201,7 @@ _ALL = (
 )  # fmt: skip
 
 LOOKUPS: Mapping[str, Lookup] = MappingProxyType({lookup.name: lookup for lookup in _ALL})
-"""By name."""
+"""Lookups by name."""
 
 
 def _cost(office: Office, order: Value) -> tuple[CallSpec, ...]:
@@ -297,4 +297,4 @@ _QUESTIONS = (
 )  # fmt: skip
 
 QUESTIONS: Mapping[str, Question] = MappingProxyType({one.name: one for one in _QUESTIONS})
-"""By name."""
+"""Questions by name."""

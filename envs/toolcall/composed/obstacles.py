@@ -1,4 +1,4 @@
-"""What a tool refuses at first: it says why, and other arguments, or something before, do it.
+"""First refusals of a tool: it says why, and other arguments, or something before, do it.
 
 What is to be done then is said by the refusal, by the rules that always hold, or by both.
 """
@@ -131,6 +131,6 @@ OBSTACLES: Mapping[str, tuple[Obstacle, frozenset[str]]] = MappingProxyType(
         "taken": (_taken, frozenset({"change_room", "book_meeting"})),
     }
 )  # fmt: skip
-"""By name: what puts it in the way, and the skills that it fits."""
+"""Obstacles by name: what puts it in the way, and the skills that it fits."""
 MISSPELT = "misspelt"
 """One more: a name that is written wrongly, in whatever takes a person."""

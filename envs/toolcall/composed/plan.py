@@ -16,10 +16,10 @@ from clawrl_gym.envs.toolcall.office.world import Office
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 
 Turn = str | CallSpec
-"""Something that is said, or one call."""
+"""Words, or one call."""
 Verdict = Literal["allowed", "forbidden", "confirmed", "denied"]
-"""What becomes of a part that a rule is about: it does not apply; it forbids; or it wants a yes of
-the user's, who says yes or no."""
+"""Result of a part that a rule is about: it does not apply; it forbids; or it wants a yes of the
+user's, who says yes or no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,38 +27,38 @@ class Part:
     """One thing to do, or one question."""
 
     skill: str
-    """Its name, or that of the question, or of the held-out family."""
+    """Name of the skill, of the question, or of the held-out family."""
     phrasings: Phrasings
     words: Mapping[str, str]
     """The arguments as the request says them."""
     looks: tuple[CallSpec, ...]
-    """What has to be looked at before."""
+    """Calls that have to look at something first."""
     calls: tuple[CallSpec, ...]
-    """What is to be done, with what is refused at first."""
+    """Calls to make, with those that are refused at first."""
     near: tuple[Turn, ...]
     """The same in a wrong but near solution."""
     guessed: tuple[Turn, ...] = ()
-    """The same by who looks up nothing but the names in the request; empty where that is right."""
+    """The same by an agent that looks up only names in the request; empty where that is right."""
     found: tuple[Found, ...] = ()
-    """What is looked up on the way."""
+    """Lookups on the way."""
     uses: frozenset[Value] = frozenset()
-    """Its arguments."""
+    """Arguments of the part."""
     changes: frozenset[str] = frozenset()
     """Ids of the records that it makes or changes."""
     weight: int = 1
-    """How many skills it counts as."""
+    """Number of skills that it counts as."""
     obstacles: int = 0
     decoys: int = 0
     answer: Value | None = None
-    """To a question."""
+    """Answer to a question."""
     verdict: Verdict | None = None
     seen: frozenset[str] = frozenset()
-    """Ids of the beginning of which at least one has to be seen by whoever answers, or refuses, and
-    does not guess."""
+    """Initial ids of which an agent has to see at least one before it answers, or refuses, without
+    guessing."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the lookups on the way, and of the skill."""
+        """Names of the lookups on the way, and of the skill."""
         return (*(found.lookup for found in self.found), self.skill)
 
     @property
@@ -77,13 +77,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, and from where to where."""
+    """A task's work, from its first to its last state."""
 
     parts: tuple[Part, ...]
     start: Office
     end: Office
     rules: tuple[str, ...] = ()
-    """Beside those that always hold; of them, one may concern a part."""
+    """Rules beside those that always hold; one of them may concern a part."""
 
     @property
     def hidden(self) -> int:
@@ -92,12 +92,12 @@ class Plan:
 
     @property
     def obstacles(self) -> int:
-        """What is in the way."""
+        """Number of obstacles."""
         return sum(part.obstacles for part in self.parts)
 
     @property
     def decoys(self) -> int:
-        """Records that are called as others are that are meant."""
+        """Number of records with the same name as one that is meant."""
         return sum(part.decoys for part in self.parts)
 
     @property
@@ -108,7 +108,7 @@ class Plan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all skills, in the order of the work."""
+        """Names of all skills, in the order of the work."""
         return tuple(name for part in self.parts for name in part.names)
 
     @property
@@ -133,12 +133,12 @@ class Plan:
 
     @property
     def calls(self) -> list[CallSpec]:
-        """Those of the oracle."""
+        """Calls of the oracle."""
         return [turn for turn in self.turns if not isinstance(turn, str)]
 
     @property
     def last_words(self) -> str:
-        """What the oracle ends with."""
+        """The oracle's last words."""
         refused = [part for part in self.parts if part.verdict == "forbidden"]
         left = [part for part in self.parts if part.verdict == "denied"]
         answers = [part.answer for part in self.parts if part.answer is not None]
@@ -155,7 +155,7 @@ class Plan:
             yield from self.near_in(part)
 
     def near_in(self, wrong: Part) -> Iterator[list[Turn]]:
-        """Those in which the slip is in this part."""
+        """Near solutions in which the slip is in this part."""
         for slip in (wrong.near, wrong.guessed):
             if slip:
                 yield self._with(wrong, slip)
@@ -183,13 +183,13 @@ def confirmation(part: Part) -> str:
 
 
 def _done(part: Part) -> list[Turn]:
-    """What the oracle does for a part."""
+    """The oracle's turns for a part."""
     asked = [confirmation(part)] if part.verdict in ("confirmed", "denied") else []
     return [*asked, *(part.calls if part.is_done else ())]
 
 
 def played(start: Office, turns: Sequence[Turn]) -> Office:
-    """What is left after these; what is refused has no effect, and the next one comes."""
+    """The office after these turns; a refused one has no effect, and the next one follows."""
     tools = OfficeTools(start.copy())
     for turn in turns:
         if not isinstance(turn, str) and turn[0] != "calculate":

@@ -34,7 +34,7 @@ _TABLES: Mapping[Kind, tuple[str, str, str]] = MappingProxyType(
 )
 """The table of a kind, its field with the name, and the letter of its ids."""
 _BY_ID = MappingProxyType({Kind.PERSON: 6, Kind.TICKET: 2, Kind.MEETING: 2, Kind.ITEM: 4})
-"""One in so many is said by its id."""
+"""One record in this many is named by its id."""
 
 _NAMED: Mapping[Kind, Choices] = MappingProxyType(
     {
@@ -74,12 +74,12 @@ _PLAIN: Mapping[Kind, str] = MappingProxyType(
         Kind.FLOOR: "floor {n}",
     }
 )  # fmt: skip
-"""What is said as it is called."""
+"""Words for records that are named directly, by kind."""
 
 
 @dataclass(slots=True)
 class Refs:
-    """What arguments of one task refer to, while it is made."""
+    """References of one task's arguments, while it is made."""
 
     draw: Draw
     split: Split
@@ -87,7 +87,7 @@ class Refs:
     start: Office
     now: Office
     by_id: bool = False
-    """Records are always said by their ids, so that nothing has to be searched for."""
+    """Records are always named by their ids, so that nothing has to be searched for."""
     spoken: list[Ref] = field(default_factory=list)
     """Records that were meant before."""
 
@@ -98,7 +98,7 @@ class Refs:
             setattr(office, table, dict(sorted(rows.items())))
 
     def mark(self) -> tuple[Office, Office, int]:
-        """What `rewind` goes back to."""
+        """State that `rewind` returns to."""
         return self.start.copy(), self.now.copy(), len(self.spoken)
 
     def rewind(self, mark: tuple[Office, Office, int]) -> None:
@@ -111,8 +111,8 @@ class Refs:
         self, kind: Kind, hops: int = 0, lookup: Lookup | None = None, *, decoy: bool = False,
         misspelt: bool = False, fits: Fits = lambda value: True,
     ) -> Ref | None:  # fmt: skip
-        """What an argument of this kind refers to, so many lookups away, of which `lookup` is the
-        last; None for nothing."""
+        """A reference of this kind, `hops` lookups away, of which `lookup` is the last; None
+        where there is none."""
         if hops:
             lookup = lookup or self._way_to(kind, hops, decoy)
             return None if lookup is None else self._looked_up(lookup, hops, decoy, fits)
@@ -156,7 +156,7 @@ class Refs:
         )
 
     def _guess(self, lookup: Lookup, source: Ref, value: Value) -> Value:
-        """What is taken without the lookup: what it is looked up of, or anything."""
+        """Guess without the lookup: the record that it starts from, or anything."""
         if lookup.of == lookup.to and source.guess != value:
             return source.guess
         return self.draw.pick([other for other in values(self.now, lookup.to) if other != value])
@@ -176,7 +176,7 @@ class Refs:
         return ref
 
     def _unspoken(self, kind: Kind) -> list[str]:
-        """Records that nothing was said of yet, and that nothing has changed."""
+        """Records that are not mentioned yet, and that nothing has changed."""
         table, name, _ = _TABLES[kind]
         start, now = getattr(self.start, table), getattr(self.now, table)
         spoken = {ref.value for ref in self.spoken}
@@ -275,4 +275,4 @@ class Refs:
 _REACHED = frozenset(lookup.to for lookup in LOOKUPS.values())
 """Kinds that can be looked up."""
 _THERE_AND_BACK = frozenset({("meeting_of", "host"), ("ticket_of", "owner"), ("order_of", "buyer")})
-"""Of two lookups, one after the other, that lead nowhere."""
+"""Pairs of lookups that lead back, one after the other."""

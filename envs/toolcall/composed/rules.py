@@ -1,5 +1,5 @@
-"""What the assistant is told before: rules that always hold, and some that forbid a thing or want
-a yes first. Whether one applies has to be looked up: tools carry out what it forbids."""
+"""Rules in the system message: some always hold, others forbid an action or need a yes first.
+Whether one applies has to be looked up: tools carry out what it forbids."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _SAID: Mapping[Mode, Choices] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is forbidden, or asked for first, with one skill."""
+    """An action that is forbidden with one skill, or needs a question first."""
 
     skill: str
     words: tuple[str, ...]
-    """By which it is known that a question is about this."""
+    """Words that show that a question is about this."""
     verbs: Phrasings
     applies: Callable[[Office, Args], bool]
     looks: Callable[[Office, Args], tuple[CallSpec, ...]]
@@ -185,4 +185,4 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
     }
 )
-"""By name."""
+"""Rules by name."""

@@ -19,7 +19,7 @@ class Unfit(Exception):
 
 
 class Kind(StrEnum):
-    """What an argument is. Up to `ORDER`: a record of the office."""
+    """Kind of an argument. Up to `ORDER`: a record of the office."""
 
     PERSON = auto()
     TICKET = auto()
@@ -36,13 +36,13 @@ class Kind(StrEnum):
     QUANTITY = auto()
     FLOOR = auto()
     SORT = auto()
-    """Of items."""
+    """A kind of items."""
     TITLE = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One lookup, of what, and what it comes to."""
+    """One lookup: its name, its subject, and its result."""
 
     lookup: str
     of: Value
@@ -59,11 +59,11 @@ class Ref:
     looks: tuple[CallSpec, ...] = ()
     """Calls whose results say it."""
     guess: Value = ""
-    """What is taken by who reads the request alone, and looks up nothing but the names in it."""
+    """Value taken by an agent that reads the request alone and looks up only the names in it."""
     chain: tuple[Found, ...] = ()
     """The lookups on the way."""
     decoys: int = 0
-    """Records that are called the same, and are not meant."""
+    """Number of records with the same name that are not meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Skill:
 
     name: str
     takes: Mapping[str, Kind]
-    """By argument, in the order of the phrasings' fields."""
+    """Kinds by argument, in the order of the phrasings' fields."""
     phrasings: Phrasings
     """Fields are the arguments."""
     makes: Kind | None = None
@@ -90,12 +90,12 @@ class Lookup:
     """Noun phrases; `{x}` is what it is looked up of."""
     looks: Callable[[Value], tuple[CallSpec, ...]]
     value: Callable[[Office, Value], Value | None]
-    """None where there is none, or more than one."""
+    """Returns the value; None where there is none, or more than one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something to be said at the end."""
+    """A question to be answered at the end."""
 
     name: str
     takes: Kind

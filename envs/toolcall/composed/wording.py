@@ -1,4 +1,4 @@
-"""Puts the parts of a plan into one request, and what the assistant is told before."""
+"""Puts the parts of a plan into one request, with the assistant's system message."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plain_request(draw: Draw, parts: Sequence[Part]) -> Ordered:
 
 
 def surrounded(draw: Draw, split: Split, body: str) -> str:
-    """A request's body with what is said before and after it."""
+    """A request's body with the words before and after it."""
     return around(draw, split, body, _OPENING)
 
 
@@ -55,6 +55,6 @@ def clauses(draw: Draw, split: Split, parts: Sequence[Part]) -> list[str]:
 
 
 def system(rules: Sequence[str]) -> str:
-    """What the assistant is told before, with these rules more."""
+    """The system message, with these additional rules."""
     first, *always = ALWAYS
     return "\n".join([first, *(f"{i}. {rule}" for i, rule in enumerate((*always, *rules), 1))])

@@ -1,4 +1,4 @@
-"""What a family is: a name and a function from draws to the content of one task."""
+"""A family: a name and a function from draws to the content of one task."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class TaskContent:
     goals: tuple[Goal, ...]
     toolsets: tuple[str, ...]
     tools: tuple[str, ...]
-    """At most four: a small policy sees no more signatures."""
+    """Names of at most four tools: a small policy sees no more signatures."""
     state: Mapping[str, object] = field(default_factory=dict)
     key: str = ""
-    """What is asked, where the solution says more than that, such as what stands in a file: decides
-    the split. Empty: the request with its solution decides."""
+    """The request's key where the solution says more than it, such as what stands in a file:
+    decides the split. Empty: the request with its solution decides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ def read_file(path: str) -> CallSpec:
 
 
 def write_file(path: str, content: str) -> CallSpec:
-    """The call that writes a file anew."""
+    """The call that replaces a file."""
     return "write_file", {"path": path, "content": content}
 
 

@@ -52,7 +52,7 @@ def move(draw: Draw) -> TaskContent:
 
 
 def price(draw: Draw) -> TaskContent:
-    """What one product costs."""
+    """Price of one product."""
     world, _ = _world(draw)
     product = draw.pick(sorted(world["products"]))
     value = world["products"][product]["price"]

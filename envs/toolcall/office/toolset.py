@@ -126,7 +126,7 @@ class OfficeTools:
         return state_of(self.office)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     # people
 
@@ -487,7 +487,7 @@ def _check_packs(item: str, known: Item, quantity: int) -> None:
 
 
 def _with(members: tuple[str, ...], new: str) -> tuple[str, ...]:
-    """With one more, in the order of all. Raises ToolFailure when it is there already."""
+    """Members with one more, in the order of all. Raises ToolFailure when it is there already."""
     if new in members:
         raise ToolFailure(f"{new} is there already")
     return tuple(sorted([*members, new]))

@@ -1,4 +1,4 @@
-"""What an office's state holds, each by its id; rooms go by their names.
+"""State of an office, each record by its id; rooms go by their names.
 
 {"people": {"P12": {"name": "Ana Keller", "team": "Sales", "manager": "P40"}},
  "rooms": {"Oak": {"floor": 2, "seats": 8}},
@@ -30,7 +30,7 @@ HOURS = range(8, 18)
 
 
 class _Strict:
-    """What is read as JSON has no other keys."""
+    """Base of records: JSON with other keys is refused."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -38,13 +38,13 @@ class _Strict:
 
 @dataclass(frozen=True, slots=True)
 class Person(_Strict):
-    """Who works here."""
+    """A person who works here."""
 
     name: str
     team: str = ""
     manager: str = ""
     deputy: str = ""
-    """Who takes their place when they are away."""
+    """Person who takes their place when they are away."""
     away: bool = False
 
 
@@ -66,7 +66,7 @@ class Meeting(_Strict):
     room: str = ""
     host: str = ""
     guests: tuple[str, ...] = ()
-    """In order of their ids: who was invited first says nothing."""
+    """Guests in order of their ids, so that it does not show who was invited first."""
     cancelled: bool = False
 
 
@@ -80,7 +80,7 @@ class Ticket(_Strict):
     owner: str = ""
     reporter: str = ""
     resolution: str = ""
-    """How it was closed."""
+    """The way in which it was closed."""
     tags: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     merged_into: str = ""
@@ -88,22 +88,22 @@ class Ticket(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Item(_Strict):
-    """What can be ordered."""
+    """An item that can be ordered."""
 
     name: str
     kind: str = ""
     price: int = 0
-    """In whole coins, a piece."""
+    """Price of a piece in whole coins."""
     stock: int = 0
     pack: int = 1
     """Ordered in multiples of this."""
     keeper: str = ""
-    """Who looks after it."""
+    """Person who looks after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order(_Strict):
-    """What was ordered."""
+    """An order."""
 
     item: str
     quantity: int
@@ -123,7 +123,7 @@ class Office(_Strict):
     items: dict[str, Item] = field(default_factory=dict)
     orders: dict[str, Order] = field(default_factory=dict)
     notices: dict[str, str] = field(default_factory=dict)
-    """Who was told of what: `PERSON about ID`, by itself."""
+    """Notices as `PERSON about ID`, each under itself as key."""
 
     def copy(self) -> Office:
         return Office(**{table.name: dict(getattr(self, table.name)) for table in fields(self)})
@@ -167,7 +167,7 @@ def read_office(state: Mapping[str, object]) -> Office:
 
 
 def state_of(office: Office) -> dict[str, object]:
-    """As JSON; inverse of `read_office`."""
+    """State as JSON; inverse of `read_office`."""
     state: dict[str, object] = _adapter().dump_python(office, mode="json")
     return state
 

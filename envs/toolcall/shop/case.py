@@ -29,19 +29,19 @@ REASONS = {
 }
 """Why an order may be cancelled, and how a customer puts it."""
 DAYS = 30
-"""How long after the delivery items may come back."""
+"""Days after the delivery in which items may come back."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShopRequest:
-    """What a family asks for in its shop."""
+    """A family's request in its shop."""
 
     opening: str
     customer: Mapping[str, object]
     """Script of the customer."""
     solution: tuple[Reply, ...]
     goals: tuple[Goal, ...] = ()
-    """Beside the state that the solution leaves and the look at who asks."""
+    """Goals beside the state that the solution leaves and the look at who asks."""
     is_user: bool = True
     """Whether the customer is one."""
 
@@ -80,7 +80,7 @@ class ShopCase:
         return Reply("", (Call(f"call-{self._calls}", tool, json.dumps(arguments)),))
 
     def identify(self) -> tuple[Reply, Reply]:
-        """How every task begins: who is it?"""
+        """The first turn of every task: who is it?"""
         question = Reply("What is your zip, please?")
         return question, self.call("find_user", name=self.user.name, zip=self.user.zip)
 
@@ -106,7 +106,7 @@ class ShopCase:
 
 
 def draw_case(draw: Draw, status: str, *, days: int = 0, items: int = 2) -> ShopCase:
-    """A shop with an order of so many different items in this status, and others around it."""
+    """A shop with an order of `items` different items in this status, and others around it."""
     world = World()
     kinds = draw.some(KINDS, 4)
     for kind in kinds:

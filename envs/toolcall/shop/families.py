@@ -1,4 +1,4 @@
-"""What customers of the shop want, family by family; `refusals.py` has what can only be refused."""
+"""Wishes of the shop's customers by family; `refusals.py` has those that must be refused."""
 
 from __future__ import annotations
 

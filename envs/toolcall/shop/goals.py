@@ -1,4 +1,4 @@
-"""What a shop asks of its assistant beside the state that it leaves."""
+"""Goals of a shop beside the state that its assistant leaves."""
 
 from __future__ import annotations
 

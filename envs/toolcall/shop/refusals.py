@@ -1,4 +1,4 @@
-"""What customers of the shop want and cannot have: the rules, or the shop, do not allow it."""
+"""Wishes of the shop's customers that the rules, or the shop, do not allow."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class ShopTools:
         return self._world.model_dump()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def find_user(self, name: str, zip: str) -> str:
         identity = (plain(name), plain(zip))

@@ -1,4 +1,4 @@
-"""What a shop's state holds: users, orders and products, each by its id.
+"""State of a shop: users, orders and products, each by its id.
 
 {"users": {"u1": {"name": "Ana Lee", "zip": "10234", "address": "3 River Road"}},
  "orders": {"W12": {"user": "u1", "status": "pending", "items": ["p7"], "address": "3 River Road"}},
@@ -20,7 +20,7 @@ class _ShopModel(BaseModel):
 
 
 class ShopUser(_ShopModel):
-    """Who buys."""
+    """A buyer."""
 
     name: str
     zip: str = ""
@@ -28,7 +28,7 @@ class ShopUser(_ShopModel):
 
 
 class Order(_ShopModel):
-    """What was bought, and what became of it."""
+    """An order and its status."""
 
     user: str
     status: Literal["pending", "shipped", "delivered", "cancelled"] = "pending"
@@ -40,19 +40,19 @@ class Order(_ShopModel):
     reason: str = ""
     """Why it was cancelled."""
     returned: list[str] = Field(default_factory=list)
-    """Those of its items that come back."""
+    """Items of the order that come back."""
     notes: list[str] = Field(default_factory=list)
-    """What became of it otherwise, such as a coupon."""
+    """Notes on other events, such as a coupon."""
 
 
 class Product(_ShopModel):
-    """What is for sale."""
+    """A product for sale."""
 
     name: str
     kind: str = ""
     """Products of one kind may be exchanged for each other."""
     price: int = 0
-    """In whole dollars."""
+    """Price in whole dollars."""
     stock: int = 1
 
 

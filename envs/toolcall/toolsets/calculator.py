@@ -14,10 +14,10 @@ from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure, tool
 MAX_CHARS = 500
 MAX_DEPTH = 64
 MAX_BITS = 10_000
-"""Of a whole number on the way."""
+"""Most bits of an intermediate whole number."""
 _MAX_DIGITS = 300
 _MAX_WHOLE = 1e15
-"""From here on a float's digits are not all its own."""
+"""Largest number: beyond it a float's digits are not all its own."""
 
 Number = int | float
 

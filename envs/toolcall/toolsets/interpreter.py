@@ -19,7 +19,7 @@ from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 
 _START_S = 20.0
 _GRACE_S = 1.0
-"""For an interrupted call to end by itself."""
+"""Seconds for an interrupted call to end by itself."""
 _LATE, _DEAD = 75, 76
 LOST = "(this is a new interpreter: earlier variables are lost)"
 RENEWED = "(this is a new interpreter in a new sandbox: earlier variables and files are lost)"
@@ -67,7 +67,7 @@ class Interpreter:
         self._is_running = self._was_running = True
 
     def run(self, code: str, timeout_s: float) -> str:
-        """What the code printed, then its last expression's value, or the end of a traceback.
+        """Output of the code, then its last expression's value, or the end of a traceback.
 
         Raises SandboxError when the sandbox fails by itself.
         """

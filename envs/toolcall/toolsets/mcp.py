@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import mcp_types
 
 MAX_NAME_CHARS = 64
-"""Of a tool's name, as OpenAI's API has it."""
+"""Most characters of a tool's name, as in OpenAI's API."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 

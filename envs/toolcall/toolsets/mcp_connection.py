@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 10.0
 _PING_TIMEOUT_S = 2.0
 _SLACK_S = 5.0
-"""What the loop may need beyond a call's own limit."""
+"""Seconds that the loop may need beyond a call's own limit."""
 MAX_TOOLS = 512
 MAX_PAGES = 50
 
@@ -46,7 +46,7 @@ class Connection:
         self._ending = Ending()
         self._client: Client | None = None
         self.tools: list[mcp_types.Tool] = []
-        """As the server lists them, in the form that `mcp_repair.py` gives them."""
+        """Tools as the server lists them, in the form that `mcp_repair.py` gives them."""
         self._loop = _loop()
         self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._stop = asyncio.Event()

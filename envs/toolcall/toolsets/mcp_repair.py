@@ -26,7 +26,7 @@ MAX_DESCRIPTION_CHARS = 20_000
 _MAX_TEXT_CHARS = 2_000
 _INTERNAL_ERROR = -32603
 _CONNECTION_CLOSED = -32000
-"""What the SDK says of a connection that ended; servers use it for errors of any kind."""
+"""The SDK's code of a connection that ended; servers use it for errors of any kind."""
 
 
 def read_line(line: bytes, server: str) -> dict[str, Any] | None:
@@ -152,7 +152,7 @@ def _is_readable(schema: Mapping[str, Any]) -> bool:
 
 
 def _repair_content(result: dict[str, Any]) -> None:
-    """In place: parts that can be read, a truth, an object."""
+    """Repair in place: parts that can be read, a truth, an object."""
     content = result.get("content")
     parts = content if isinstance(content, list) else [] if content is None else [content]
     result["content"] = [_part(part) for part in parts]

@@ -35,26 +35,26 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 8 * 2**20
 MAX_UNASKED_BYTES = 32 * 2**20
-"""What a server may send between two messages to it."""
+"""Most bytes that a server may send between two messages to it."""
 MAX_STDERR_CHARS = 500
 _GRACE_S = 1.0
-"""How long a server has to leave after its input was closed."""
+"""Seconds that a server has to exit after its input was closed."""
 _KILL_S = 5.0
 MAX_ANSWER_BYTES = 32 * 2**20
-"""Of one HTTP answer; a stream of events counts as one."""
+"""Most bytes of one HTTP answer; a stream of events counts as one."""
 _TIMEOUT_S = 30.0
 _READ_TIMEOUT_S = 300.0
 
 
 @dataclass(slots=True)
 class Ending:
-    """What is known of why a connection ended."""
+    """Known reasons why a connection ended."""
 
     why: str = ""
     stderr: bytes = b""
     """The end of what the server said there."""
     unasked_bytes: int = 0
-    """What came since the last message to it."""
+    """Bytes received since the last message to it."""
 
     def in_words(self) -> str:
         """In words; empty when nothing is known."""

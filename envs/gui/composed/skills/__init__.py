@@ -1,1 +1,1 @@
-"""What can be done in each application, one thing at a time."""
+"""Skills of each application, one action at a time."""

@@ -1,4 +1,4 @@
-"""What can be done with an event, and by planning one."""
+"""Skills with an event, and planning one."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _planned(desk: Desk, args: Args) -> None:
 
 
 def save_at(desk: Desk, args: Args) -> Turns:
-    """On the page of an event: its new day and start, as far as they are said."""
+    """Set a new day and start on an event's page, as far as they are given."""
     steps = []
     if "day" in args:
         steps.append(write("Day", shown_day(str(args["day"]))))

@@ -1,4 +1,4 @@
-"""What can be done with a mail, and by writing one."""
+"""Skills with a mail, and writing one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done with settings."""
+"""Skills with settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done with cells and rows of a sheet."""
+"""Skills with cells and rows of a sheet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done in the shop: the basket, and orders."""
+"""Skills of the shop: the basket, and orders."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _used(desk: Desk, args: Args) -> None:
 
 
 def total(shop: ShopWorld) -> int:
-    """What the basket costs."""
+    """Price of the basket."""
     basket, coupon = shop.get("basket", {}), shop.get("coupon", "")
     full = sum(shop["items"][item]["price"] * count for item, count in basket.items())
     return full - full * shop.get("coupons", {}).get(coupon, 0) // 100

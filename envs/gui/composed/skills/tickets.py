@@ -1,4 +1,4 @@
-"""What can be done with a ticket, and by opening one."""
+"""Skills with a ticket, and opening one."""
 
 from __future__ import annotations
 
