@@ -1,7 +1,7 @@
 """Files that travel to other machines: packed once, named by their content, unpacked once on each.
 
 A parcel is a file or a folder as bytes. Unpacked it lies in its user's own cache, whole or not at
-all; what nobody has used for long is removed.
+all; parcels unused for long are removed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Parcel:
     """A file or a folder, packed."""
 
     name: str
-    """Of the file or folder itself."""
+    """Name of the file or folder itself."""
     digest: str
-    """Of names, contents, rights and links; not of times."""
+    """Digest of names, contents, permissions and links; not of times."""
     packed: bytes
 
 
 def pack(path: Path) -> Parcel:
-    """Raises ConfigError for what is too large to travel, or cannot be read."""
+    """Pack a file or folder. Raises ConfigError when it is too large or cannot be read."""
     path = path.resolve()
     digest, packed, size = hashlib.sha256(), io.BytesIO(), 0
     try:
@@ -70,7 +70,7 @@ def pack(path: Path) -> Parcel:
 
 
 def unpack(parcel: Parcel, cache: Path) -> Path:
-    """Where its file or folder lies on this machine. Raises OSError."""
+    """Unpack the parcel; returns where its file or folder lies here. Raises OSError."""
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
     place = cache / parcel.digest
     if not place.is_dir():
@@ -88,12 +88,12 @@ def unpack(parcel: Parcel, cache: Path) -> Path:
 
 
 def cache_folder(kind: str) -> Path:
-    """Where parcels of a kind are unpacked by this user."""
+    """The folder where parcels of a kind are unpacked for this user."""
     return cache_root() / kind
 
 
 def _below(path: Path) -> Iterator[Path]:
-    """The file itself, or the folder and what is in it, in order; devices and sockets left out."""
+    """The file itself, or the folder and its contents, in order; devices and sockets left out."""
     mode = path.lstat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
         yield path
@@ -103,7 +103,7 @@ def _below(path: Path) -> Iterator[Path]:
 
 
 def _sweep(cache: Path) -> None:
-    """Remove what was not used for long."""
+    """Remove parcels unused for long."""
     for place in cache.iterdir():
         try:
             unused_s = time.time() - place.stat().st_mtime

@@ -1,8 +1,8 @@
 """A folder elsewhere, by fsspec: s3://BUCKET/PATH, gs://, sftp://, or a path that is mounted.
 
-What is put there is a folder of files and counts once its manifest is there, which is written last:
-a reader sees all of it or nothing, also where nothing can be renamed. Credentials are found where
-the protocol's own package looks for them. All calls block.
+A folder of files put there counts once its manifest is there, which is written last: a reader sees
+all of it or nothing, also where nothing can be renamed. Credentials are found where the protocol's
+own package looks for them. All calls block.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from clawrl_gym.core.shipment import FileEntry, Manifest, check_arrived, check_n
 MANIFEST = "manifest.json"
 _PROBE = ".may_write"
 _OF_BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "tos"}
-"""Protocols that need no folders; to make one would make the bucket of a misspelt name."""
+"""Protocols that need no folders; creating one would create the bucket of a misspelt name."""
 _ANSWER_S = 30.0
 
 
 def is_address(text: str) -> bool:
-    """Whether it names a folder elsewhere, and not a path or an id of the hub."""
+    """Whether the text names a remote folder, not a path or a hub id."""
     return "://" in text
 
 
@@ -93,7 +93,7 @@ class RemoteFolder:
             self._files.makedirs(path, exist_ok=True)
 
     def names(self) -> list[str]:
-        """Of what is there, whole or not. Raises ShipmentError."""
+        """Names of the folders there, whole or not. Raises ShipmentError."""
         with boundary(ShipmentError, f"listing {self.address}"):
             self._files.invalidate_cache()
             try:
@@ -103,7 +103,7 @@ class RemoteFolder:
             return sorted(PurePosixPath(path).name for path in paths)
 
     def manifest(self, name: str) -> Manifest | None:
-        """Of the folder `name`; None when it is not there, or not whole. Raises ShipmentError."""
+        """Manifest of folder `name`; None unless it is there and whole. Raises ShipmentError."""
         with boundary(ShipmentError, f"reading {self.address}/{name}"):
             try:
                 text = self._files.cat_file(f"{self._path}/{name}/{MANIFEST}")
@@ -115,7 +115,7 @@ class RemoteFolder:
         return Manifest(entries, {})
 
     def put(self, name: str, manifest: Manifest) -> None:
-        """Have the folder `name` be these files. Raises ShipmentError."""
+        """Upload these files as the folder `name`. Raises ShipmentError."""
         with boundary(ShipmentError, f"writing {self.address}/{name}"):
             if self._files.exists(f"{self._path}/{name}/{MANIFEST}"):
                 self.remove(name)
@@ -134,13 +134,13 @@ class RemoteFolder:
             )
 
     def put_bytes(self, name: str, content: bytes) -> None:
-        """One small file. Raises ShipmentError."""
+        """Upload one small file. Raises ShipmentError."""
         with boundary(ShipmentError, f"writing {self.address}/{name}"):
             self._make_folder(self._path)
             self._files.pipe_file(f"{self._path}/{name}", content)
 
     def get_bytes(self, name: str) -> bytes | None:
-        """None when it is not there. Raises ShipmentError."""
+        """Read one small file; None when it is missing. Raises ShipmentError."""
         with boundary(ShipmentError, f"reading {self.address}/{name}"):
             try:
                 content: bytes = self._files.cat_file(f"{self._path}/{name}")
@@ -149,7 +149,7 @@ class RemoteFolder:
             return content
 
     def remove(self, name: str) -> None:
-        """It is not whole from the first moment on. Raises ShipmentError."""
+        """Remove a folder; it is not whole from the first moment on. Raises ShipmentError."""
         with boundary(ShipmentError, f"removing {self.address}/{name}"):
             place = f"{self._path}/{name}"
             with contextlib.suppress(FileNotFoundError):
@@ -158,8 +158,8 @@ class RemoteFolder:
                 self._files.rm(place, recursive=True)
 
     def get(self, name: str, folder: Path, wanted: Callable[[str], bool]) -> None:
-        """Have `folder`, which is not there yet, hold those files of a whole folder that are
-        wanted, and its manifest. Raises ShipmentError."""
+        """Download the wanted files of a whole folder, and its manifest, into the new `folder`.
+        Raises ShipmentError."""
         manifest = self.manifest(name)
         if manifest is None:
             raise ShipmentError(f"{self.address}/{name} is not there, or not whole")

@@ -21,13 +21,13 @@ from typing import BinaryIO, TypeAlias
 from clawrl_gym.core.errors import ShipmentError
 
 Handle: TypeAlias = object
-"""What `put` gives for a chunk; opaque."""
+"""The value that `put` returns for a chunk; opaque."""
 Put = Callable[[bytes], Handle]
 Get = Callable[[Handle], bytes | memoryview]
 
 _CHUNK_BYTES = 64 << 20
 _ROOM_LEFT_BYTES = 64 << 20
-"""On the receiver's disk, beside the files."""
+"""Free bytes to leave on the receiver's disk, beside the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder's files are, wherever it lies."""
+    """The files of a folder, wherever it lies."""
 
     files: tuple[FileEntry, ...]
     sources: Mapping[str, str]
-    """Where they lie on the machine that described them."""
+    """Paths of the files on the machine that described them."""
 
     @property
     def digest(self) -> str:
-        """The same for the same files under the same names."""
+        """Equal for equal files under equal names."""
         lines = sorted(f"{file.sha256} {file.name}\n" for file in self.files)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -64,11 +64,11 @@ class Shipment:
 
     manifest: Manifest
     chunks: Mapping[str, tuple[Handle, ...]]
-    """By the file's name, in order."""
+    """Chunks in order, by the file's name."""
 
 
 def manifest_of(files: Mapping[str, Path]) -> Manifest:
-    """Describe files by the names that they shall have; reads all of them."""
+    """Describe files by their new names; reads all of them."""
     entries = []
     for name, path in sorted(files.items()):
         check_name(name)
@@ -123,7 +123,7 @@ def _write(file: FileEntry, chunks: tuple[Handle, ...], path: Path, get: Get) ->
 
 
 def check_arrived(file: FileEntry, path: Path) -> None:
-    """Raises ShipmentError for a file that is not the one that was described."""
+    """Raise ShipmentError for a file that is not the one that was described."""
     size_bytes, got = _described(path)
     if (size_bytes, got) != (file.size_bytes, file.sha256):
         raise ShipmentError(
@@ -134,7 +134,7 @@ def check_arrived(file: FileEntry, path: Path) -> None:
 
 
 def check_room(folder: Path, size_bytes: int) -> None:
-    """Raises ShipmentError when so much does not fit beside `folder`."""
+    """Raise ShipmentError when so much does not fit beside `folder`."""
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < size_bytes + _ROOM_LEFT_BYTES:
         raise ShipmentError(
@@ -144,14 +144,14 @@ def check_room(folder: Path, size_bytes: int) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raises ShipmentError for what would lie outside of the folder."""
+    """Raise ShipmentError for a name that would lie outside of the folder."""
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts:
         raise ShipmentError(f"got a file called {name!r}, expected a place below the folder")
 
 
 def _described(path: Path) -> tuple[int, str]:
-    """Size and digest."""
+    """Size and digest of a file."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return os.fstat(file.fileno()).st_size, digest
