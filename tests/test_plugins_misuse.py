@@ -365,7 +365,7 @@ def test_a_recipe_that_is_no_yaml_is_one_line(tmp_path: Path) -> None:
 
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "torn.yaml").write_text("x: [")
-    with pytest.raises(ConfigError, match=r"a recipe is no YAML.*torn.yaml") as refused:
+    with pytest.raises(ConfigError, match=r"a recipe is not valid YAML.*torn.yaml") as refused:
         configured("--config-dir", str(tmp_path), "experiment=torn")
     assert "\n" not in str(refused.value)
     (tmp_path / "config.yaml").write_text("x: [")
