@@ -32,7 +32,7 @@ from clawrl_gym.store.writer import Transaction
 
 
 def add_samples(tx: Transaction, samples: list[Sample]) -> list[Sample]:
-    """The samples with their positions, which only ever increase.
+    """Store samples; returns them with their positions, which only ever increase.
 
     A sample of one turn settles the turn's verdicts; it is left out when the turn was deleted.
     """
@@ -58,7 +58,7 @@ def add_group(
 def add_update(
     tx: Transaction, update: UpdateRow, sample_ids: list[int], checkpoint: str | None
 ) -> dict[str, object]:
-    """The stored row; samples that were deleted meanwhile are left out of the batch.
+    """Store an update; returns its row. Samples that were deleted meanwhile are left out.
 
     Raises StoreError when fewer groups wait than the update says it used.
     """
@@ -84,7 +84,7 @@ def add_update(
 def add_user_update(
     tx: Transaction, user: str, update: UpdateRow, checkpoint: str | None
 ) -> dict[str, object]:
-    """The stored row of an update of a user's own weights."""
+    """Store an update of a user's own weights; returns its row."""
     row = {"user": user, **_update_columns(update, checkpoint)}
     tx.insert("INSERT INTO user_updates", row)
     _use_up(tx, update, user)
@@ -128,19 +128,19 @@ def _use_up(tx: Transaction, update: UpdateRow, user: str) -> None:
 
 
 def session_of_sample(tx: Transaction, sample_id: int) -> str | None:
-    """None when it was deleted."""
+    """The sample's session; None when it was deleted."""
     sample = tx.one("SELECT session_id FROM samples WHERE id=?", (sample_id,))
     return None if sample is None else sample["session_id"]
 
 
 def next_group_id(tx: Transaction) -> int:
-    """Greater than any accepted group's."""
+    """An id greater than any accepted group's."""
     return int(tx.db.execute("SELECT coalesce(max(group_id), -1) + 1 FROM groups").fetchone()[0])
 
 
 def rollback(tx: Transaction) -> UpdateRow | None:
-    """Undo what came after the last checkpoint, of the run's own weights and of each user's;
-    returns that update of the run's own."""
+    """Undo everything after the last checkpoint, for the run's own weights and each user's; returns
+    the run's own update at it."""
     last = tx.one(
         "SELECT * FROM updates WHERE checkpoint IS NOT NULL ORDER BY version DESC LIMIT 1"
     )
@@ -156,7 +156,7 @@ def rollback(tx: Transaction) -> UpdateRow | None:
 
 
 def forget_unkept(tx: Transaction, database: str) -> None:
-    """Updates of users' own weights that came after the last checkpoint of theirs."""
+    """Delete updates of users' own weights after their last checkpoints."""
     tx.db.execute(
         f"DELETE FROM {database}.user_updates AS later WHERE version > {_last_of('later.user')}"
     )
@@ -239,7 +239,7 @@ def sample_of(row: sqlite3.Row) -> Sample:
 
 
 def pack_lessons(lessons: Sequence[Lesson], ids_T: list[int]) -> bytes:
-    """Lessons of the sample with these ids."""
+    """Pack the lessons of the sample with these ids."""
     ids = array("i", ids_T)
     packed = array("i", [len(lessons)])
     for lesson in lessons:
