@@ -1,4 +1,4 @@
-"""What is installed: Python, vLLM and the packages, the tiny policy, programs."""
+"""Checks of installed software: Python, vLLM and the packages, the tiny policy, programs."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ MOST = 8
 
 @dataclass(frozen=True, slots=True)
 class EvaluationComparison:
-    """What was compared, and where it was written."""
+    """The results of a comparison, and the files they were written to."""
 
     results: tuple[EvaluationResult, ...]
     pairs: tuple[Pair, ...]

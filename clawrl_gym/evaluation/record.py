@@ -205,7 +205,7 @@ def unfinished(root: Path, pattern: str, settings: Settings) -> Path | None:
 
 
 def _news(begun: Settings, now: Settings) -> Iterator[str]:
-    """What is not as it was and does not forbid to go on."""
+    """Changes since the start that do not prevent resuming."""
     move = begun.moves(now)
     if move:
         yield move

@@ -31,7 +31,7 @@ class MeasurePair:
     """Means of the first and of the last evaluation, over the tasks that both runs end with."""
     control: tuple[float, float]
     difference: Difference
-    """What the run ended with, less what the control did."""
+    """The run's final result, less the control's."""
 
     def line(self, run: str, control: str) -> str:
         """For people."""

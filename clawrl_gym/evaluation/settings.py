@@ -1,7 +1,7 @@
-"""What an evaluation is of, in `evaluation.yaml`: only what is the same is gone on with.
+"""Settings of an evaluation, in `evaluation.yaml`: only an evaluation of the same can be resumed.
 
-What may change between two starts is how fast and where it is asked, never what: tasks and samples
-may become more, the server may move, its key may be another one.
+Speed and addresses may change between two starts, never what is measured: tasks and samples may
+become more, the server may move, its key may be another one.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ class Settings:
     """The content of the file."""
 
     config: dict[str, object]
-    """Of the newest start, without keys that are secrets."""
+    """Configuration of the newest start, without secret keys."""
     weights: str | None
     """A mark of the weights; None of a server elsewhere."""
     tasks: int
     """That are measured, once each."""
     samples: int
-    """Of each task, beside."""
+    """Number of samples of each task, beside the greedy episode."""
     starts: tuple[Start, ...] = ()
     regraded_from: str | None = None
     """The folder whose episodes were graded again; None of an evaluation of its own."""
 
     @property
     def episodes(self) -> int:
-        """How many there are when it is complete."""
+        """Number of episodes when it is complete."""
         return self.tasks * (1 + self.samples)
 
     def differences(self, other: Settings) -> Iterator[str]:
@@ -81,7 +81,7 @@ class Settings:
 def settings_of(
     config: EvaluateConfig, tasks: int, model: Path | None, regraded_from: str | None = None
 ) -> Settings:
-    """Of an evaluation that begins; `model` is the folder whose weights are measured."""
+    """Settings of a new evaluation; `model` is the folder whose weights are measured."""
     values = hidden(config.model_dump(mode="json"))
     mark = None if model is None or config.endpoint.base_url else mark_of(model)
     samples = config.eval.samples_per_task
@@ -150,7 +150,7 @@ def mark_of(model: Path) -> str:
 
 
 def deciding(config: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """What two starts of an evaluation must have in common."""
+    """Settings that two starts of an evaluation must have in common."""
     elsewhere = leaf(config, "endpoint.base_url") is not None
     whole = EvaluateConfig.of(config).model_dump(mode="json")
     for key, value in leaves(whole):

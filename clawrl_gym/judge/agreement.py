@@ -15,7 +15,7 @@ from clawrl_gym.core.intervals import Estimate, share_of
 from clawrl_gym.core.types import Verdict
 
 Outcome = Literal["+1", "0", "-1", "abstained", "not judged"]
-"""What a judge said of a turn, if it was asked."""
+"""A judge's verdict on a turn, if it was asked."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 NOT_JUDGED: Outcome = "not judged"
 _CLEAR = ("+1", "-1")
@@ -38,9 +38,9 @@ class Rejudged:
     person: Outcome
     """By explicit feedback."""
     weight: float
-    """How strong the evidence of the verdict of now is."""
+    """Strength of the evidence of the present verdict."""
     by: str
-    """What that verdict goes by, without a word of the conversation: a rule, or votes."""
+    """The basis of that verdict, without a word of the conversation: a rule, or votes."""
 
     @property
     def has_flipped(self) -> bool:
@@ -54,13 +54,13 @@ class Rejudged:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of all turns that were judged once more."""
+    """Old and new verdicts of all turns that were judged again."""
 
     turns: Sequence[Rejudged]
 
     @property
     def table(self) -> dict[Outcome, Counter[Outcome]]:
-        """How many turns have which verdict now, by the one they had; rows that are not empty."""
+        """Number of turns by old verdict and then by new one; rows that are not empty."""
         counts: dict[Outcome, Counter[Outcome]] = {outcome: Counter() for outcome in OUTCOMES}
         for turn in self.turns:
             counts[turn.before][turn.now] += 1

@@ -37,7 +37,7 @@ _NO_SYSTEM = re.compile(
     r"|\broles?\b[^.]{0,60}\bsystem\b|roles must alternate",
     re.IGNORECASE,
 )
-"""How servers say that their model takes no instructions of its own."""
+"""Errors by which servers say that their model takes no system message."""
 _SYSTEM = "the system role"
 _WORDS = ("text", "output_text")
 """Types of parts that are the answer."""

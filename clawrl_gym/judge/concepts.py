@@ -1,7 +1,7 @@
-"""What the words of a text mean, under names that all languages share.
+"""Meanings of the words of a text, under names that all languages share.
 
-`concepts.yaml` lists words by meaning and language. What is learned of a meaning in one language
-holds in the others, and for words that no written answer has.
+`concepts.yaml` lists words by meaning and language. What is learned about a meaning in one language
+applies to the others, and to words that occur in no written answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Concepts:
     """Letters of any of these."""
 
     def features(self, plain: str) -> set[str]:
-        """What is combined of its meanings."""
+        """Features that combine its meanings."""
         return combined(self.meanings(plain), plain)
 
     def meanings(self, plain: str) -> list[Meaning]:

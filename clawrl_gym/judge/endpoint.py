@@ -23,7 +23,7 @@ from clawrl_gym.judge.server_errors import is_too_long, status_inside, wait_s
 
 MAX_ANSWER_BYTES = 2 * 2**20
 _EXCERPT_BYTES = 400
-"""Of an answer, that an error repeats."""
+"""Bytes of an answer that an error repeats."""
 _BUSY = (408, 409, 424, 425, 429)
 _NEVER = (501, 505)
 """Errors of the server that asking again does not mend."""

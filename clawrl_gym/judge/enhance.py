@@ -126,7 +126,7 @@ class Enhancer:
 
 
 def hints_of(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """What one turn's verdicts teach, oldest verdict first in, preferred hint first out.
+    """The hints in one turn's verdicts, oldest verdict first in, preferred hint first out.
 
     A person's correction comes before everything; the hints of a judge count unless a person was
     content with the reply.
@@ -172,7 +172,7 @@ def _with_ending(message: Message, text: str) -> Content:
 
 
 def _body(turn: Turn, messages: Sequence[Message]) -> ChatBody:
-    """What was rendered for the turn."""
+    """The request that was rendered for the turn."""
     body: ChatBody = {**turn.template, "tools": turn.tools, "messages": list(messages)}
     if not turn.tools:
         del body["tools"]

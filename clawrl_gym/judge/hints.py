@@ -25,12 +25,12 @@ _WORD = re.compile(rf"[{_SIGNS}]|[^\W{_SIGNS}]+")
 """In scripts without spaces each sign is a word."""
 _JOINERS = "\u200c\u200d"
 _EXCERPT_CHARS = 300
-"""Of a hint that was refused."""
+"""Characters of a refused hint that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What came of all answers on one turn."""
+    """Accepted and refused hints from all answers on one turn."""
 
     accepted: list[str]
     """The longest first."""

@@ -32,7 +32,7 @@ _TROUBLE = re.compile(
 )
 """Words that stand for a failure themselves; those of exit codes are not among them."""
 _QUOTED = re.compile(r'(?<=[\w)\]:,] )(?:"[^"\n]{1,200}"|“[^”\n]{1,200}”|«[^»\n]{1,200}»)')
-"""What a text quotes, such as the title of a commit."""
+"""Quotations in a text, such as the title of a commit."""
 _STEM_CHARS = 4
 _MAX_NAMED_CHARS = 300
 """Longest argument whose words count as named: a longer one is what the call carries."""

@@ -61,7 +61,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:['\u2019.][^\W\d_]+)*")
 _NAMED = re.compile(r"\S*(?:://|@|\w\.\w|[/\\_=<>{}])\S*")
 """Addresses, names of files and code: in no language."""
 _STRANGE_SHARE = 0.2
-"""Of the letters: so many of scripts that no declared language has, and nothing is read."""
+"""Share of letters in scripts of no declared language from which nothing is read."""
 _LETTERS = {
     "en": "",
     "de": "äöüß",
@@ -120,7 +120,7 @@ class Language:
 
 
 class Probable(Protocol):
-    """What a text's language may be."""
+    """An estimate of a text's possible languages."""
 
     def __call__(self, text: str) -> Mapping[str, float]:
         """Probabilities by ISO 639-1 code."""

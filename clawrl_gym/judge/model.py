@@ -135,7 +135,7 @@ class ModelJudge:
         ), value is None
 
     async def _one_hint(self, case: Case) -> str | None:
-        """What the model offers as a hint, if anything. Does not raise."""
+        """The hint that the model offers, if any. Does not raise."""
         try:
             completion = await self._complete(
                 self._config.hint_instructions, case, self._config.temperature

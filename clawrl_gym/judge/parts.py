@@ -1,4 +1,4 @@
-"""What a judge is made of: handed to the `from_config` of judges and of hint sources."""
+"""Parts that the `from_config` of judges and of hint sources is given."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class JudgeQueue:
 
 
 def _brief(turn: Turn) -> Turn:
-    """What a judge sees of a turn."""
+    """The part of a turn that a judge sees."""
     user_messages = [message for message in turn.messages if message.get("role") == "user"]
     return replace(
         turn,

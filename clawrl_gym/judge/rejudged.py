@@ -111,7 +111,7 @@ def begun(run: Path, config: RejudgeConfig) -> Path | None:
 
 
 def _settings(config: RejudgeConfig, start: Start) -> dict[str, object]:
-    """What decides the verdicts."""
+    """Settings that decide the verdicts."""
     values = config.model_dump(mode="json", exclude=_SAYS_NOTHING | {"judge"})
     judge = hidden(config.judge.model_dump(mode="json", exclude=_OF_HOW))
     code = {"version": start["versions"].get("clawrl-gym"), "commit": start["commit"]}

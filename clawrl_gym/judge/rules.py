@@ -127,7 +127,7 @@ _WISHLESS = ("restated", "gives_up")
 teach to apologize."""
 _NOTHING = Finding(None, {"rule": "none", "reason": "nothing to judge"})
 _DECIDING_ORDER = (-1, None, 1, 0)
-"""What failed is clear; what was not understood may have failed."""
+"""Order of decision: a failure is clear; what was not understood may have failed."""
 
 
 def _deciding(findings: list[_HintedFinding]) -> list[_HintedFinding]:
@@ -150,7 +150,7 @@ def _of(case: Case, role: str) -> list[Message]:
 
 
 async def rule_value(rule: Judge | None, case: Case) -> VerdictDetail:
-    """What the rules would say beside a model's verdict: it is noted and decides nothing.
+    """The rules' verdict beside a model's: it is noted and decides nothing.
 
     `rule`: the value of their verdict; nothing when there are none or they fail.
     """

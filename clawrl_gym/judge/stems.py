@@ -11,7 +11,7 @@ import unicodedata
 from clawrl_gym.judge.spelling import spelt
 
 READ_CHARS = 2000
-"""Of a text."""
+"""Characters of a text that are read."""
 LEAST_STEMS = 3
 """A reply of fewer is not compared."""
 STEM_LETTERS = 5

@@ -108,7 +108,7 @@ def _counted(verdict: Verdict) -> Counter[str]:
 
 
 def _number(value: object) -> int:
-    """Of a detail that a judge of one's own may have written in another way."""
+    """A number in a detail, which a custom judge may have written in another way."""
     return value if isinstance(value, int) else 0
 
 

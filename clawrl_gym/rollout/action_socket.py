@@ -138,7 +138,7 @@ def _action(line: bytes) -> str | None:
 
 
 def _public(info: Json, report: str | None) -> Json:
-    """What of `info` the program may know and JSON can say; never the report of the checks."""
+    """The part of `info` that the program may see, as JSON; never the report of the checks."""
     return {
         name: value
         for name, value in info.items()

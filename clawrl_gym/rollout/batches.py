@@ -17,12 +17,12 @@ from clawrl_gym.core.types import Episode
 from clawrl_gym.rollout.episode import EpisodeSpec
 
 _GATHER_S = 0.005
-"""How long an end waits for others to go with."""
+"""Seconds that an end waits for others to go with."""
 
 Beginning = tuple[int, EpisodeSpec]
 """A number, by which it is known while it is under way."""
 Ending = tuple[int, Episode | Exception]
-"""What playing it gave or raised."""
+"""The episode, or the exception that playing it raised."""
 
 
 class WorkerReplaced(EnvError):

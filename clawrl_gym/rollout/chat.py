@@ -1,4 +1,4 @@
-"""How episodes reach a policy, with typed errors.
+"""Access of episodes to a policy, with typed errors.
 
 `GatewayChat` speaks to our gateway, which records the session, over one connection for all episodes
 (`link.py`); `EndpointChat` to any other server of the OpenAI API, which records nothing;
@@ -49,7 +49,7 @@ class PolicyAddress:
     """Where a policy answers."""
 
     base_url: str
-    """Of our gateway; of any other server with its `/v1`."""
+    """Address of our gateway; for any other server with its `/v1`."""
     key: str
     model: str
     is_gateway: bool = True
@@ -57,8 +57,8 @@ class PolicyAddress:
     max_tokens: int | None = None
     """Longest reply; None leaves it to the server. The gateway has its own."""
     patience_s: float = 0.0
-    """How long a request is made again that another server turned away for now (429, 5xx) or did
-    not get."""
+    """Seconds for which a request is repeated that another server turned away for now (429, 5xx) or
+    did not get."""
 
 
 class GatewayChat:
@@ -204,7 +204,7 @@ class EndpointChat:
         """Nobody keeps films."""
 
     def waits_of(self, spec: EpisodeSpec) -> WaitClock:
-        """How long an episode has waited for a server that turned it away."""
+        """An episode's clock of waits for a server that turned it away."""
 
         async def waits(last_s: float) -> Waits:
             return Waits(self._waited_s.get(spec.session_id, 0.0))
@@ -314,7 +314,7 @@ async def _post_json(
 
 
 def _refusal(url: str, status: int, text: str) -> PolicyError:
-    """What a refusal of the gateway means."""
+    """The error for a refusal of the gateway."""
     if status == _TOO_LONG:
         return ReplyTimeout(f"the policy answered {status} to {url}: {text[:300]}")
     return refusal_of(url, status, text)

@@ -1,4 +1,4 @@
-"""How many episodes may be in flight: as many as keep the engine busy, found from its own metrics.
+"""The number of episodes in flight: as many as keep the engine busy, found from its own metrics.
 
 It works in rounds. A round is over when there were as many turns as there are episodes in flight:
 each has met the engine about once since the last change. Then the first of these decides:
@@ -30,11 +30,11 @@ from enum import StrEnum
 from statistics import fmean
 
 _FIRST = 64
-"""Of each engine."""
+"""First number for each engine."""
 _LEAST = 4
 _FEWEST_READINGS = 3
 _HELD = 0.55
-"""Of the key-value cache, by running requests."""
+"""Share of the key-value cache for running requests."""
 _HELD_ALONE = 0.88
 """The same where no context waits outside the engine."""
 _TOO_MUCH = 0.08
@@ -49,7 +49,7 @@ _DOUBLED, _FASTEST, _SLOWEST = 4.0, 2.0, 1.01
 """Growth while episodes are renewed once, at first and later; and the least in a round. Who came in
 as many rounds ago as an episode has turns shows what the number does."""
 _NEAR = 0.9
-"""Of the number at which the engine was full: from there on slowly."""
+"""Share of the number at which the engine was full, from which growth is slow."""
 _FORGOTTEN = 1.01
 """That number grows by so much more in each round than in the one before."""
 _COMPARED = 1.5
@@ -65,7 +65,7 @@ _SHORT_OF_MEMORY, _OUT_OF_MEMORY = 0.15, 0.08
 
 
 class Why(StrEnum):
-    """What decided on the number."""
+    """The reason for a change of the number."""
 
     START = "the start"
     FIXED = "rollout.in_flight says so"
@@ -85,7 +85,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is known at one moment; turns, episodes and preemptions since some start."""
+    """The metrics of one moment; turns, episodes and preemptions are since some start."""
 
     in_flight: int
     wanted: int
@@ -174,7 +174,7 @@ class Concurrency:
         """In flight, where the engine was last full."""
         self._is_full = False
         self._forgotten = 1.0
-        """What that number grows by in a round, more and more."""
+        """Factor by which that number grows in a round, more and more."""
 
     @property
     def limit(self) -> int:
@@ -316,7 +316,7 @@ class _Environments:
 
 
 def _full(now: _Round) -> Why | None:
-    """What there is too little of for all that are in flight; None when nothing is short."""
+    """The resource that is short for all that are in flight; None when nothing is."""
     if now.memory_free < _OUT_OF_MEMORY:
         return Why.MEMORY
     if now.preempted > _PREEMPTED:

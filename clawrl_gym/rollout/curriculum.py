@@ -33,10 +33,10 @@ _SURE = 256
 
 
 class TaskOutcome(NamedTuple):
-    """What became of a whole group."""
+    """The results of a whole group."""
 
     number: int
-    """Of the group."""
+    """Number of the group."""
     task_id: str | None
     episodes: int
     """That ended with a reward."""
@@ -51,7 +51,7 @@ class Curriculum(ABC):
 
     @abstractmethod
     def weight(self, task_id: str) -> float:
-        """How often it is taken when it is drawn, in (0, 1]; 0: never."""
+        """Probability of taking it when it is drawn, in (0, 1]; 0: never."""
 
     @abstractmethod
     def metrics(self) -> dict[str, float]:
@@ -69,7 +69,7 @@ class Curriculum(ABC):
 
     @property
     def warning(self) -> str | None:
-        """What people should know: nothing can be learned from rewards alone."""
+        """A warning for people: nothing can be learned from rewards alone."""
         if self._solved or self._episodes < _SURE:
             return None
         return (
@@ -233,7 +233,7 @@ def curriculum_of(
 
 
 def _checked(env: EnvConfig) -> Callable[[str], TaskTraits]:
-    """What tasks say of themselves; of one that cannot be asked nothing is known."""
+    """Traits as tasks report them; for a task that fails to, none."""
     with boundary(ConfigError, f"env={env.type} cannot say what its tasks are like"):
         traits = env.traits()
 
@@ -248,7 +248,7 @@ def _checked(env: EnvConfig) -> Callable[[str], TaskTraits]:
 
 
 def _levels(ids: Sequence[str], traits: Callable[[str], TaskTraits]) -> set[int]:
-    """Of some tasks, spread over all."""
+    """Levels of some tasks, spread over all."""
     count = min(len(ids), _LOOKED_AT)
     looked_at = {ids[n] for n in range(count)} | {ids[n * len(ids) // count] for n in range(count)}
     found = {traits(task_id).difficulty for task_id in looked_at}

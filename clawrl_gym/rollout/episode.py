@@ -51,7 +51,7 @@ class EpisodeSpec:
     task: TaskRef
     max_turns: int
     timeout_s: float
-    """Of the agent's own time, and of the environment's start."""
+    """Seconds of the agent's own time, and of the environment's start."""
     temperature: float | None = None
     """None takes the policy's own sampling."""
     keeps_transcript: bool = False
@@ -66,7 +66,7 @@ class EpisodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLimits:
-    """How long an episode may be."""
+    """Time limits of an episode."""
 
     max_turns: int
     timeout_s: float
@@ -245,7 +245,7 @@ def conclude(
 
 
 def _reward(progress: Progress, is_failure: bool) -> float:
-    """Of a failure nothing, and what it had cost before: a loop must not pay."""
+    """Reward of an episode; a failure earns nothing and keeps its cost: a loop must not pay."""
     return min(0.0, progress.reward) if is_failure else progress.reward
 
 

@@ -30,7 +30,7 @@ class SessionEvidence:
     hinted: Set[int] = frozenset()
     """Ids of turns with hints that the algorithm follows."""
     reward_weight: float = 1.0
-    """Of the algorithm; 0: it follows hints alone."""
+    """Reward weight of the algorithm; 0: it follows hints alone."""
 
     @property
     def unjudged(self) -> bool:
@@ -135,5 +135,5 @@ def untrainable_because(turn: Turn, config: LiveConfig, version: int) -> str | N
 
 
 def segment_of(turn: Turn) -> Segment:
-    """What a turn that `untrainable_because` lets pass is trained as: itself alone."""
+    """The segment of a turn that `untrainable_because` lets pass: that turn alone."""
     return merge_turns([turn]).sequences[0]

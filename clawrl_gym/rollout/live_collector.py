@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 
 class LiveCollector:
-    """What live conversations teach. Its entry points neither block nor raise."""
+    """Collects samples from live conversations. Its entry points neither block nor raise."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class LiveCollector:
             await self._on_end(turn.session_id)
 
     def _hints(self, verdicts: list[Verdict]) -> tuple[str, ...]:
-        """What a turn's verdicts teach; none where the algorithm does not follow hints."""
+        """The hints in a turn's verdicts; none where the algorithm does not follow hints."""
         return () if self._enhancer is None else hints_of(verdicts)
 
     async def _why_not(
@@ -259,7 +259,7 @@ class LiveCollector:
     async def _from_verdict(
         self, turn: Turn, verdict: Verdict, hints: tuple[str, ...]
     ) -> tuple[int, str | None]:
-        """How many samples it makes, and why none."""
+        """Make samples from a verdict; returns how many, and why none."""
         prompts = None if self._enhancer is None else await self._enhancer.prompts(turn, hints)
         unclear = unclear_because(verdict, self._algorithm.reward_weight)
         if unclear is not None and not prompts:

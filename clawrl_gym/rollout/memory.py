@@ -18,7 +18,7 @@ _MIB = 1 << 20
 
 
 class Cure(Enum):
-    """What a worker is to do."""
+    """The action that a worker has to take."""
 
     NONE = "none"
     RENEW = "renew"
@@ -28,7 +28,7 @@ class Cure(Enum):
 
 
 def resident_bytes() -> int:
-    """Of this process."""
+    """Resident memory of this process in bytes."""
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -51,7 +51,7 @@ class MemoryWatch:
         """Episodes when the environments began to be made anew."""
 
     def episode_ended(self) -> Cure:
-        """What is to be done after one more episode."""
+        """Note the end of an episode; returns the action to take."""
         self._episodes += 1
         if not self._growth_mb:
             return Cure.NONE
@@ -67,7 +67,7 @@ class MemoryWatch:
 
     @property
     def words(self) -> str:
-        """How much it has grown."""
+        """Its growth, in words."""
         episodes = max(1, self._episodes - self._environments)
         return (
             f"a worker's memory grew by {self._grown_mb:.0f} MiB in {episodes} episodes, "

@@ -36,7 +36,7 @@ _SLICE_S = 1.0
 _ERRORS_IN_A_ROW = 16
 """Episodes that could not start in one worker, one after the other, before it is left out."""
 _CLOSING_S = 10.0
-"""How long a lost episode's session may take to be closed."""
+"""Seconds that closing a lost episode's session may take."""
 
 
 class WorkerRetired(EnvError):
@@ -335,7 +335,7 @@ class WorkerPool:
             answer.cancel()
 
     def _give_up(self, member: _Member) -> None:
-        """What it has is run elsewhere; whatever it may still report comes too late."""
+        """Run a member's episodes elsewhere; whatever it may still report comes too late."""
         self._say(
             f"{member.name} has not answered for {_LEASE_S:.0f} s: it is ended"
             + _and_its_episodes(member, True)

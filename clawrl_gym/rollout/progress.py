@@ -68,11 +68,11 @@ class Progress:
         """Sampled by the policy."""
         self.reward = 0.0
         self.steps = 0
-        """Of the environment; a reply without an action makes none."""
+        """Steps of the environment; a reply without an action makes none."""
         self.lowest_step = 0.0
         """The lowest reward of a step, 0 at most."""
         self.most_replies = math.inf
-        """Of the agent, once it is known."""
+        """Most replies of the agent, once they are known."""
         self.has_ended = False
         """The environment ended the episode itself."""
         self.is_graded = False
@@ -82,9 +82,9 @@ class Progress:
         self.family: str | None = None
         self.scores: dict[str, float] = {}
         self.report: str | None = None
-        """Of the environment's checks, at the end; it teaches, and no prompt holds it."""
+        """Report of the environment's checks, at the end; it teaches, and no prompt holds it."""
         self.info: Json = {}
-        """Of the last reset or step."""
+        """The `info` of the last reset or step."""
 
     async def reset(self, task: TaskRef) -> None:
         options: dict[str, object] = {"split": task.split}
@@ -256,7 +256,7 @@ def _finite(method: str, name: str, number: object) -> float:
 
 
 def _success(method: str, success: object) -> bool | None:
-    """Of `info["success"]`; some environments write 0 and 1."""
+    """Success by `info["success"]`; some environments write 0 and 1."""
     if success is None:
         return None
     if isinstance(success, str | bytes) or success not in (True, False):

@@ -21,9 +21,9 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 _LOOK_S = 0.01
-"""How long calls may wait for a thread before there are more of them."""
+"""Seconds that calls may wait for a thread before more are started."""
 _BUSY = 0.8
-"""Of one core; a process that takes as much is not faster with more threads."""
+"""Share of one core; a process that takes as much is not faster with more threads."""
 _BUSY_LOOK_S = 0.25
 """Where no call has begun for so long, those that run hold all threads, busy or not."""
 
@@ -131,7 +131,7 @@ class SharedThreads:
         self._look: asyncio.TimerHandle | None = None
         self._last = _Look(0, 0, 0.0, 0.0)
         self.lock = threading.Lock()
-        """Of lanes and of the three counts."""
+        """Lock of the lanes and of the three counts."""
         self._submitted = 0
         self._begun = 0
         self._ended = 0
@@ -210,13 +210,13 @@ class SharedThreads:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """How things stood at a time."""
+    """The counts at one time."""
 
     submitted: int
     begun: int
     time_s: float
     cpu_s: float
-    """Of the process."""
+    """CPU seconds of the process."""
 
 
 class _SharedLane:

@@ -175,7 +175,7 @@ class RolloutWorker(EpisodeRunner):
         self._batches.begin(epoch, is_first, beginnings)
 
     async def ended(self, epoch: int) -> list[Ending]:
-        """Of those that `begin` got, what has ended since the last time."""
+        """Ends since the last call, of the episodes that `begin` got."""
         return await self._batches.ended(epoch)
 
     def process_id(self) -> int:
