@@ -51,18 +51,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReplyFormat:
-    """How one of the APIs words a reply."""
+    """The wording of a reply in one of the APIs."""
 
     whole_object: str
-    """What the API calls a reply."""
+    """The API's name for a reply."""
     chunk_object: str
     id_prefix: str
     opening: Mapping[str, object]
-    """Of a stream's first choice."""
+    """Fields of a stream's first choice."""
     ending: Mapping[str, object]
-    """Of a stream's last choice."""
+    """Fields of a stream's last choice."""
     reply: Callable[[Turn], Mapping[str, object]]
-    """Of the choice of a whole reply."""
+    """Fields of the choice of a whole reply."""
     delta: Callable[[Delta], str]
     """JSON text of a choice in between, which is made for every token."""
 
@@ -135,7 +135,7 @@ class Chunks:
         return not self._opening
 
     def piece(self, delta: Delta) -> bytes:
-        """What a delta adds; the only event that is made again and again."""
+        """The event of a delta; the only event that is made again and again."""
         opening, self._opening = self._opening, b""
         return opening + f"{self._before}{self._format.delta(delta)}{self._after}".encode()
 

@@ -56,7 +56,7 @@ class _Connection(web.RequestHandler):
     answer: Answer
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """What a client sends that cannot be read is no failure of ours."""
+        """Log an exception, unless a client sent an unreadable request."""
         if not isinstance(kwargs.get("exc_info"), HttpProcessingError | web.RequestPayloadError):
             super().log_exception(*args, **kwargs)
 

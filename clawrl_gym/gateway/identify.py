@@ -73,7 +73,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a request says, before its session is known."""
+    """The content of a request, before its session is known."""
 
     branch: Branch = field(repr=False)
     kind: TurnKind
@@ -84,13 +84,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a request is."""
+    """The kind and session of a request."""
 
     session_id: str
     matched_by: MatchedBy
     kind: TurnKind
     rule: str
-    """What decided the kind: `header`, `body`, a rule's name, or nothing."""
+    """The reason for the kind: `header`, `body`, a rule's name, or nothing."""
     ends_session: bool
     """The client says that its session is over after this turn."""
     is_retry: bool | None
@@ -106,7 +106,7 @@ class Identity:
 
 
 class RequestRules:
-    """What a request says by itself. It remembers nothing, so any process can read one."""
+    """Rules for a single request. They remember nothing, so any process can apply them."""
 
     def __init__(self, config: LiveConfig) -> None:
         """Raises ConfigError for rules and patterns that cannot be used."""
@@ -215,10 +215,10 @@ class Identifier:
 
 
 def searched(text: str) -> str:
-    """What expressions are looked for in: the text, of a long one its beginning and its end.
+    """The text that expressions are matched in: of a long one its beginning and its end.
 
-    Clients write their own words at either end of a message; what stands between is what people
-    paste, and costs as much as it is long.
+    Clients write their own words at either end of a message; the text between is what people paste,
+    and costs as much as it is long.
     """
     if len(text) <= 2 * WINDOW:
         return text
@@ -293,7 +293,7 @@ class KindRules:
 
 @dataclass(frozen=True, slots=True)
 class _Features:
-    """What rules look at in a request."""
+    """The features of a request that rules look at."""
 
     texts: dict[str, str]
     """By the name of the rule's pattern: `system`, `first_user`, `last_user`."""

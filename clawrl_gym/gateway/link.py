@@ -26,7 +26,7 @@ from clawrl_gym.core.types import Json
 from clawrl_gym.gateway.border import Border
 
 _DRAIN_S = 0.5
-"""How long requests under way may still finish when the gateway stops."""
+"""Seconds that requests in flight may still take when the gateway stops."""
 
 
 @dataclass(frozen=True, slots=True)

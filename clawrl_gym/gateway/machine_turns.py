@@ -33,7 +33,7 @@ _BEATS = 4
 """Turns at regular intervals."""
 _SHORTEST_BEAT_S = 20.0
 _TOLERANCE = 0.1
-"""How far an interval may be from a multiple of the usual one, as a share of it."""
+"""Largest distance of an interval from a multiple of the usual one, as a share of it."""
 _CHARS_PER_S = 20.0
 """Nobody types faster."""
 _UNTYPED = 3

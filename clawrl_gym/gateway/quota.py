@@ -1,6 +1,6 @@
-"""How much of the disk conversations may take: of one user, and of all.
+"""The disk space that conversations may take: those of one user, and all.
 
-Nothing is deleted to make room: who reaches a limit is told so, and decides what goes.
+Nothing is deleted to make room: whoever reaches a limit is told, and decides what to delete.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class _FirstError(FailFast):
 
 
 class Labels(Fields):
-    """What the headers say about a request's session."""
+    """Statements of the headers about a request's session."""
 
     task_id: str | None = Field(None, max_length=500, alias="X-Task-Id")
     group_id: int | None = Field(None, ge=0, lt=2**63, alias="X-Group-Id")
@@ -102,7 +102,7 @@ _LABELS = tuple(label.alias for label in Labels.model_fields.values() if label.a
 
 
 class StreamOptions(Fields):
-    """How a stream ends."""
+    """Options of a stream's end."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -113,7 +113,7 @@ class StreamOptions(Fields):
 
 
 class GenerationRequest(Fields):
-    """What requests for a reply have in common, whatever API they come by."""
+    """Common fields of requests for a reply, in whatever API."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -177,7 +177,7 @@ class GenerationRequest(Fields):
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     def sampling(self, default: SamplingConfig) -> Sampling:
-        """How to sample: the request's own wishes, else the configuration's."""
+        """Sampling settings: the request's own, else the configuration's."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return Sampling(
             temperature=default.temperature if self.temperature is None else self.temperature,
@@ -253,7 +253,7 @@ class ChatRequest(GenerationRequest):
         return [message.plain() for message in self.messages]
 
     def body(self, messages: list[Message]) -> ChatBody:
-        """What the chat template and the parsers read; nothing else reaches the engine."""
+        """The input of the chat template and the parsers; nothing else reaches the engine."""
         body = ChatBody(messages=[renderable(message) for message in messages])
         if self.tools is not None:
             body["tools"] = cast(list[Tool], self.tools)  # each has been checked

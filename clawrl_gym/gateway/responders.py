@@ -45,7 +45,7 @@ class NotReady(TypedDict):
 
 
 class NextState(TypedDict):
-    """What the client brought after the last reply, or the end."""
+    """The client's messages after the last reply, or the end."""
 
     ready: Literal[True]
     ended: bool
@@ -108,7 +108,7 @@ class Responder:
         self._change()
 
     async def next(self, timeout_s: float) -> NextState | NotReady:
-        """What the client has brought since the last reply, or the end."""
+        """The client's messages since the last reply, or the end."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self._pending is None and not self.over:

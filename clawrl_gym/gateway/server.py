@@ -58,7 +58,7 @@ __all__ = ["Gateway", "GatewayStats", "Hooks", "check_key"]
 
 _READY_TIMEOUT_S = 2.0
 _DRAIN_S = 0.5
-"""How long requests under way may still finish when the gateway stops; waited for twice."""
+"""Seconds that requests in flight may still take when the gateway stops; waited for twice."""
 _RECORD_TIMEOUT_S = 2.0
 _IDLE_CONNECTION_S = 120.0
 """A connection without a whole request for so long is closed."""

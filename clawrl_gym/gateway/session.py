@@ -41,7 +41,7 @@ from clawrl_gym.store import Store
 WARM_TURNS = 2
 """Turns that are kept whole while the session is warm: the newest, and one to fork from."""
 REPLAY_S = 120.0
-"""How long an equal request may be a retry where the client does not say so."""
+"""Seconds in which an equal request may be a retry where the client does not say so."""
 _NODE_BYTES = 1000
 _TOOL_BYTES = 5000
 _MAX_REQUESTS = 64
@@ -89,7 +89,7 @@ class Session:
     next_index: int = 0
     graph: TurnGraph = field(default_factory=TurnGraph)
     reply_times: ReplyTimes = field(default_factory=ReplyTimes)
-    """How fast its replies were sampled since it was read."""
+    """Sampling speed of its replies since it was read."""
     counted_bytes: int = 0
     """The size that was last counted for it."""
     _requests: list[TurnRequest] = field(default_factory=list)
@@ -235,7 +235,7 @@ class WarmTurn:
     """NaN stands for None."""
     versions_T: array[int]
     size_bytes: int
-    """Of memory, about."""
+    """Approximate bytes of memory."""
 
     @classmethod
     def of(cls, turn: Turn) -> Self:

@@ -40,7 +40,7 @@ class EndRequest(Fields):
     next_state: list[WireMessage] | None = None
     error: str | None = None
     solved: bool | None = None
-    """What the environment says of success; None: that the reward reached 1."""
+    """Success as the environment reports it; None: whether the reward reached 1."""
     split: Split | None = None
 
 

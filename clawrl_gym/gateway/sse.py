@@ -31,11 +31,11 @@ class Pace:
     """The times of a stream."""
 
     open_after_s: float = 1.0
-    """How long the status waits for a first piece."""
+    """Seconds that the status waits for a first piece."""
     keep_alive_s: float = 5.0
     """Longest silence on an open stream."""
     stall_s: float = 30.0
-    """How long a client may read nothing of what is ready for it."""
+    """Seconds that a client may leave ready data unread."""
 
 
 class EventStream:

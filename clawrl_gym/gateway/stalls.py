@@ -65,8 +65,8 @@ class Stalls:
             self._stall.enter_context(self._outages.during(self._moved_s))
 
     async def _reading(self) -> tuple[float, ...] | None:
-        """What was sampled so far; the same as before from one that says nothing, or when it may
-        have the requests that no other has; None when there is nothing to do."""
+        """Amounts sampled so far; as before from an engine that says nothing, or when it may have
+        the requests that no other has; None when there is nothing to do."""
         try:
             async with asyncio.timeout(_LOOK_EVERY_S):
                 metrics = await self._policies.metrics()

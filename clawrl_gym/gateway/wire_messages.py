@@ -25,7 +25,7 @@ _KNOWN = frozenset({
     "function_call",
 })  # fmt: skip
 _SAYS_NOTHING = frozenset({"annotations", "id", "object", "phase", "status", "type"})
-"""What SDKs write of a reply beside its text."""
+"""Fields of a reply that SDKs write beside its text."""
 _OPTIONAL = ("tool_calls", "tool_call_id", "reasoning_content")
 """Fields of a message that are passed on where they hold something."""
 
@@ -140,7 +140,7 @@ def _read(message: JsonObject) -> JsonObject:
 
 
 def _content(content: object, unread: list[str]) -> tuple[object, str]:
-    """What a message says, and what was thought before."""
+    """A message's text, and the thoughts before it."""
     if isinstance(content, dict) and _text(content) is not None:
         content = [content]  # one part without its list
     if not isinstance(content, list):
