@@ -1,4 +1,4 @@
-"""What all actors of a cluster have in common: words for their ends, and plug-ins like ours."""
+"""Shared parts of all actors of a cluster: messages about their ends, and plug-ins like ours."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def why_ended(error: Exception) -> str:
 
 
 def last_line(error: Exception) -> str:
-    """What was raised in the other process; the traceback before it is in its log."""
+    """The error raised in the other process; the traceback before it is in its log."""
     return next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))

@@ -110,7 +110,7 @@ def check_versions(there: dict[str, str], here: dict[str, str]) -> None:
 
 
 def clock_line(there_s: float, began_s: float, took_s: float) -> str | None:
-    """What is to be said of a clock that was read at some moment in between; None: it is right."""
+    """A message about a clock that was read at some moment in between; None: it is right."""
     ahead_s = there_s - began_s
     if -_CLOCK_S < ahead_s < took_s + _CLOCK_S:
         return None

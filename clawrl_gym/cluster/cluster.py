@@ -183,7 +183,7 @@ class Cluster:
 
     @asynccontextmanager
     async def required(self) -> AsyncIterator[None]:
-        """What runs inside ends with a ClusterError when Ray ends under it."""
+        """End the block with a ClusterError when Ray ends under it."""
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch())
             yield
@@ -200,7 +200,7 @@ class Cluster:
             self._thread.join()
 
     def lose(self, why: str) -> None:
-        """What is `required` ends, for this reason."""
+        """End whatever is `required`, for this reason."""
         self._why_lost = self._why_lost or why
         self._lost.set()
 

@@ -1,4 +1,4 @@
-"""What an engine's process on a node runs, and how chunks of files reach it: Ray's object store."""
+"""An engine's process on a node, and its way to get chunks of files: Ray's object store."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Lost(ClawError):
 
 
 async def _answer(reference: Awaitable[T]) -> T:
-    """What an actor answers; its own errors as they were raised, its end as Lost."""
+    """An actor's answer; its own errors as they were raised, its end as Lost."""
     import ray.exceptions
 
     try:

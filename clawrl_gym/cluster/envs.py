@@ -45,7 +45,7 @@ def stages_of(config: RunConfig) -> Stages:
 
 
 def key_of(name: str) -> str:
-    """How the command line names the keys of one of a run's environments; none has no name."""
+    """Prefix of an environment's keys on the command line; empty for a run's only environment."""
     return f"mixture.{name}." if name else ""
 
 

@@ -49,13 +49,13 @@ class Membership:
     address: str
     """HOST:PORT of the head."""
     host: str
-    """Of this machine, to the others."""
+    """This machine's address for the others."""
     token: str
 
 
 def membership(config: RayConfig) -> Membership:
-    """Of this machine in the cluster that is to be joined. Raises ConfigError for whatever is
-    wrong with it."""
+    """Membership of this machine in the cluster to join. Raises ConfigError for whatever is wrong
+    with it."""
     lines = [] if config.address == AUTO else list(_closed(config.address))
     try:
         token = token_of(config.token_file)
@@ -119,7 +119,7 @@ def _closed(address: str) -> Iterator[str]:
 
 
 def closed(address: str, why: str) -> str:
-    """What is said of an address where nothing listens."""
+    """The error for an address where nothing listens."""
     return (
         f"got the cluster's address {address}, where nothing answers ({why}): start its head first "
         "(python -m clawrl_gym.node --head), or mend the address or the firewall between"
@@ -127,7 +127,7 @@ def closed(address: str, why: str) -> str:
 
 
 def authentication(token: str) -> dict[str, str]:
-    """What every process of a cluster has in its environment."""
+    """Environment variables that every process of a cluster has."""
     return {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", TOKEN: token}
 
 

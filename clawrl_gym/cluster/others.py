@@ -57,7 +57,7 @@ class OtherEnv:
 
 
 def _unheard(_: str) -> None:
-    """Of the run's own environment everything was said before."""
+    """Say nothing: everything about the run's own environment was said before."""
 
 
 def other_envs(config: RunConfig, say: Callable[[str], None] = _unheard) -> list[OtherEnv]:

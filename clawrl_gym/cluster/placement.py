@@ -18,12 +18,12 @@ LEARNER = "learner"
 """The custom resource of nodes that take a learner of their own."""
 _GPU = "GPU"
 _BESIDE_SHARE = 0.1
-"""Of a GPU, for Ray's count: what a learner beside an engine takes."""
+"""Share of a GPU in Ray's count for a learner beside an engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineNeeds:
-    """What an engine takes of a node."""
+    """Resources of a node for an engine."""
 
     resources: dict[str, float]
     gpus: float
@@ -31,7 +31,7 @@ class EngineNeeds:
 
 @dataclass(frozen=True, slots=True)
 class OwnGpus:
-    """How the GPUs of one machine are shared out."""
+    """Division of one machine's GPUs."""
 
     engines: tuple[str, ...] | None = None
     """None: whatever there is."""
@@ -40,7 +40,7 @@ class OwnGpus:
 
 
 def own_gpus(config: CommandConfig, device: Device) -> OwnGpus:
-    """Of this machine. Raises ConfigError where there are too few to be apart."""
+    """Divide this machine's GPUs. Raises ConfigError where there are too few to be apart."""
     if not is_apart_here(config):
         return OwnGpus()
     gpus = visible_gpus() if device == "cuda" else []
@@ -62,7 +62,7 @@ def is_apart_here(config: CommandConfig) -> bool:
 def needs_of_engines(
     count: int, nodes: Sequence[Node], *, learner_beside: bool = False
 ) -> EngineNeeds:
-    """How engines are placed on these nodes. Raises ConfigError when they do not fit."""
+    """Resources for engines on these nodes. Raises ConfigError when they do not fit."""
     resource = ENGINE if any(node.has(ENGINE) for node in nodes) else _GPU
     hosts = engine_hosts(nodes)
     room = sum(int(node.resources[resource]) for node in hosts)

@@ -45,7 +45,7 @@ class NodePlan:
     """HOST:PORT of the cluster's head, which this node itself may be."""
     is_head: bool
     host: str
-    """Of this machine, to the others."""
+    """This machine's address for the others."""
     resources: Mapping[str, int]
     token: str
 

@@ -30,7 +30,7 @@ class Member(TypedDict):
 
 
 class Answer(TypedDict, total=False):
-    """What became of the question: `address` and `members`, or `error`."""
+    """Answer to the question: `address` and `members`, or `error`."""
 
     address: str
     """HOST:PORT of the head."""
@@ -41,7 +41,7 @@ class Answer(TypedDict, total=False):
 
 
 def ask(address: str, environment: Mapping[str, str]) -> Answer:
-    """Of the cluster at HOST:PORT, or at `auto`; `environment` holds its token."""
+    """Ask the cluster at HOST:PORT, or at `auto`; `environment` holds its token."""
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, os.environ.get("PYTHONPATH", "")]
     variables = {

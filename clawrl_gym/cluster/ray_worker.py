@@ -48,7 +48,7 @@ class RayWorker(EpisodeRunner):
         )
         self._batches = Batches(_Actor(self._actor))
         self._process_id = 0
-        """Of the process that is known to be ready."""
+        """Id of the process that is known to be ready."""
 
     async def ready(self) -> None:
         """Raises ConfigError when plug-ins of the worker's process are not this one's."""

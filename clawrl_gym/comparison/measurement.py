@@ -38,7 +38,7 @@ class Measurement:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Of its process."""
+        """Arguments of its process."""
         return (str(self.folder),)
 
     @property
@@ -54,7 +54,7 @@ class Measurement:
         return sum(is_measured(config) for config in self.columns.values())
 
     def write(self) -> None:
-        """What its process reads. Raises ConfigError when it cannot be written."""
+        """Write the input of its process. Raises ConfigError when it cannot be written."""
         columns = {name: config.model_dump(mode="json") for name, config in self.columns.items()}
         try:
             with private_files():
@@ -65,7 +65,7 @@ class Measurement:
 
 
 def read_plan(folder: Path) -> dict[str, EvaluateConfig]:
-    """What a measurement's folder says is to be measured. Raises ConfigError."""
+    """Read from a measurement's folder what to measure. Raises ConfigError."""
     try:
         columns = json.loads((folder / PLAN_FILE).read_text(encoding="utf-8"))
         return {name: EvaluateConfig.of(values) for name, values in columns.items()}

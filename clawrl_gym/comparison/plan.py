@@ -79,17 +79,17 @@ class PlannedRun:
     seed: int
     folder: Path
     arguments: tuple[str, ...]
-    """Of `clawrl_gym.train`, without its folder."""
+    """Arguments of `clawrl_gym.train`, without its folder."""
     config: RunConfig
     """The recipe's, the same for every seed."""
     trained_on: dict[str, str]
     """Environments of the matrix, each by its name in a mixture; of one alone that is empty."""
     baseline: Measurement
-    """Of the model that it begins with."""
+    """Measurement of the model that it begins with."""
     after: Measurement
-    """Of the weights that it ends with."""
+    """Measurement of the weights that it ends with."""
     probe: Measurement | None = None
-    """What the model that it begins with makes of hints; None where it learns from none."""
+    """Teacher probe of the model that it begins with; None where it does not learn from hints."""
     unit = "updates"
 
     @property
@@ -98,7 +98,7 @@ class PlannedRun:
 
     @property
     def env_name(self) -> str:
-        """What it trains on, as the matrix has it: `terminal`, `terminal+toolcall`."""
+        """Name of its training environments, as in the matrix: `terminal`, `terminal+toolcall`."""
         return "+".join(self.trained_on.values())
 
     @property
@@ -113,7 +113,7 @@ class PlannedRun:
 
     @property
     def record_file(self) -> Path:
-        """How it went; beside the folder, which a new attempt replaces."""
+        """File of its record; beside the folder, which a new attempt replaces."""
         return self.folder.with_suffix(".json")
 
     @property

@@ -1,5 +1,5 @@
-"""What is checked before the first run of a bench: every recipe as `train` would check it, every
-environment of the matrix as `evaluate` would."""
+"""Checks before the first run of a bench: every recipe as `train` would check it, every environment
+of the matrix as `evaluate` would."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How a bench goes, in the terminal: a bar for all processes and one for this one, else lines.
+"""Progress of a bench in the terminal: a bar for all processes and one for this one, else lines.
 
-Both say what the run is doing, by the newest line of its log, from the first second on.
+Both show what the run is doing, by the newest line of its log, from the first second on.
 """
 
 from __future__ import annotations

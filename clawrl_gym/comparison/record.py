@@ -1,4 +1,4 @@
-"""How a run of the bench went: one small JSON file beside its folder."""
+"""Record of a run of the bench: one small JSON file beside its folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RunRecord:
     exit_code: int | None = None
     """None: it runs, or the bench was stopped meanwhile."""
     wall_s: float = 0.0
-    """Of all its starts together."""
+    """Seconds of all its starts together."""
     starts: int = 0
     failure: str = ""
 

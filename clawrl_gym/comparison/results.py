@@ -1,4 +1,4 @@
-"""What runs reached: held-out measures of every environment over updates, of all seeds together.
+"""Results of runs: held-out measures of every environment over updates, of all seeds together.
 
 A measure is `ENVIRONMENT SCORE`, such as `conversation liked`. Only finished runs count.
 """
@@ -26,7 +26,7 @@ from clawrl_gym.core.metrics import (
 from clawrl_gym.store import StoreReader
 
 _MAIN_SCORES = {"conversation": "liked"}
-"""What a recipe of an environment is after, where it is not success."""
+"""Main score of an environment's recipes, where it is not success."""
 Curve = dict[int, float]
 """Value by update."""
 
@@ -68,11 +68,11 @@ class RunResult:
     heldout: dict[str, Curve]
     """By measure."""
     training: dict[str, Curve]
-    """Of sampled episodes since the update before, by measure."""
+    """Curves of episodes sampled since the update before, by measure."""
     lost: int = 0
     """Tasks of all its held-out evaluations that infrastructure lost; in no share."""
     after: Measured = field(default_factory=Measured)
-    """What its last weights scored."""
+    """Scores of its last weights."""
     tokens: int = 0
     """That its updates learned from."""
 
@@ -113,11 +113,11 @@ class RecipeResult:
     planned: int = 0
     """Runs that there should be."""
     before: Measured = field(default_factory=Measured)
-    """What the policy scored that all its runs began with."""
+    """Scores of the policy that all its runs began with."""
     model: str = ""
     """The policy that they began with."""
     probe: tuple[ProbeRow, ...] = ()
-    """What that policy makes of hints; empty where nothing is learned from them."""
+    """Teacher probe of that policy; empty where nothing is learned from hints."""
 
     @property
     def episodes(self) -> int:
@@ -211,7 +211,7 @@ def _read(run: PlannedRun, before: Measured) -> RunResult:
 
 
 def _tokens(run: PlannedRun) -> int:
-    """Of its updates; 0 where its store cannot be read."""
+    """Tokens of its updates; 0 where its store cannot be read."""
     with contextlib.suppress(StoreError, sqlite3.DatabaseError):
         reader = StoreReader(run.folder)
         try:

@@ -27,9 +27,9 @@ from clawrl_gym.ui.text import one_line
 
 _LOOK_EVERY_S = 1.0
 _TAIL_BYTES = 4096
-"""Of a log, in which its newest line is looked for."""
+"""Bytes at the end of a log in which its newest line is searched."""
 _STOP_S = 60.0
-"""How long a run may take to close everything."""
+"""Seconds that a run may take to close everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def set_aside(folder: Path) -> None:
 
 
 def newest_line(log: Path) -> str:
-    """What a run wrote last; empty before its first line."""
+    """The last line that a run wrote; empty before its first line."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))
