@@ -17,7 +17,7 @@ from clawrl_gym.ui.live_page import FILMS_FOLDER
 
 MOST_PAIRS = 6
 MOST_BYTES = 6 << 20
-"""Of all films of a page together; a third more as text."""
+"""Bytes of all films of a page together; a third more as text."""
 _MOST_OF_ONE = 4 << 20
 
 
@@ -56,7 +56,7 @@ class FilmBox:
         """Sessions that have a film."""
         self._left = most_bytes
         self.embedded_films = 0
-        """How many films are on the page."""
+        """Number of films on the page."""
 
     def take(self, sessions: Iterable[SessionRow]) -> list[str] | None:
         """The films of these together; None when one cannot be read or they are too large."""

@@ -1,4 +1,4 @@
-"""What a judge and a teacher did, as lines of a terminal: for every view, at any width."""
+"""Lines of a terminal about judge and teacher: for every view, at any width."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def mark(verdict: Verdict) -> str:
 
 
 def why(verdict: Verdict) -> str:
-    """What a verdict goes by, without a word of the conversation: a rule, votes, how many hints."""
+    """The basis of a verdict, without a word of the conversation: a rule, votes, hint count."""
     detail = verdict.detail
     votes, probability = detail.get("votes"), detail.get("probability")
     reasons = []
@@ -84,7 +84,7 @@ def judging_line(gauges: Mapping[str, float]) -> Text | None:
 
 
 def teacher_line(gauges: Mapping[str, float]) -> Text | None:
-    """How far the teacher is from the policy, and which term learns from how many tokens."""
+    """The teacher's distance from the policy, and each term's number of tokens."""
     line = Text("teacher gap ", style=LABEL, no_wrap=True, overflow="ellipsis")
     if "teacher/gap_mean" not in gauges:
         return None
@@ -102,7 +102,7 @@ def teacher_line(gauges: Mapping[str, float]) -> Text | None:
 
 
 def reading_line(reading: Reading) -> Text:
-    """How the teacher read a turn: blue it would rather say, orange and underlined rather not."""
+    """A turn as the teacher reads it: blue it would say instead, orange and underlined not."""
     update, gap_by_piece = reading
     line = Text(f"update {update} taught ", style=LABEL, no_wrap=True, overflow="ellipsis")
     for piece, gap in gap_by_piece:

@@ -1,7 +1,7 @@
-"""What was taught, as it is shown: hints in words, and how the teacher read the policy's tokens.
+"""Lessons as they are shown: hints in words, and the teacher's reading of the policy's tokens.
 
 Both are in evaluations.jsonl, from which a deleted session is gone. A log can be long: only the
-lines that say something about lessons are parsed.
+lines about lessons are parsed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _TaughtRow(TypedDict):
 
     version: int
     id: int
-    """Of the sample."""
+    """Id of the sample."""
     session_id: str
     turn_id: int | None
     prompt: int
@@ -64,7 +64,7 @@ class HintLine:
     turn_id: int
     kind: str
     value: int | None
-    """Of the verdict that came with it; None is an abstention."""
+    """Value of the verdict that came with it; None is an abstention."""
     text: str
     refused: str = ""
     """Why it was not accepted."""

@@ -51,7 +51,7 @@ def agreement_lines(agreement: Agreement) -> list[str]:
 
 
 def sentences(agreement: Agreement) -> list[str]:
-    """What the table comes to."""
+    """Sentences that sum up the table."""
     same, turned = agreement.same, number(len(agreement.turned_round))
     if same.n:
         lines = [

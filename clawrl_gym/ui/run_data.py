@@ -86,14 +86,14 @@ class RunData:
     session_films: dict[str, str] = field(default_factory=dict)
     """Films of the cards' sessions, by session, as data URIs."""
     notes: list[str] = field(default_factory=list)
-    """What is not shown, and why."""
+    """Notes on what is not shown, and why."""
     versions_of_users: dict[str, int] = field(default_factory=dict)
     """The newest of each user who has weights of their own."""
     trust: Trust = field(default_factory=Trust)
     solved: dict[int, dict[str, bool]] = field(default_factory=dict)
     """Which tasks each held-out evaluation solved, by the updates before it."""
     rewards: dict[int, dict[str, float]] = field(default_factory=dict)
-    """What each held-out evaluation earned by task, by the updates before it."""
+    """Rewards of each held-out evaluation by task, by the number of updates before it."""
 
     @property
     def heldout(self) -> list[MetricRow]:
@@ -204,7 +204,7 @@ def _read_config(path: Path) -> tuple[Json, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What a report takes from the store."""
+    """A report's data from the store."""
 
     cards: list[TranscriptCard] = field(default_factory=list)
     episodes: int = 0

@@ -32,7 +32,7 @@ _FRAMES_PER_S = 5
 _MOST_MESSAGES = 2000
 """Older ones are left out; they are many only where something goes wrong again and again."""
 _LAST_ROWS = 2
-"""Of a drawing that is too high: how it stands, and its lower edge."""
+"""Rows that stay of a drawing that is too high: its state, and its lower edge."""
 
 
 def can_draw(stream: IO[str]) -> bool:

@@ -93,7 +93,7 @@ class RunState:
     hint: tuple[str, str] | None = None
     """Session and words of the newest hint."""
     reading: Reading | None = None
-    """How the teacher read a turn of the newest update that had one."""
+    """The teacher's reading of a turn of the newest update that had one."""
     closed: bool = False
 
     def begin(self, name: str, detail: str) -> RunPhase | None:
@@ -195,12 +195,12 @@ class RunState:
 
     @property
     def update_age_s(self) -> float | None:
-        """How old the newest update is; None before the first."""
+        """Seconds since the newest update; None before the first."""
         return None if self.last_update_s is None else time.monotonic() - self.last_update_s
 
     @property
     def gauges_age_s(self) -> float:
-        """How old the newest gauges are; 0 before the first."""
+        """Seconds since the newest gauges; 0 before the first."""
         return 0.0 if self.gauges_s is None else time.monotonic() - self.gauges_s
 
     def errors(self) -> dict[str, float]:

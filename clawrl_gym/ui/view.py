@@ -25,7 +25,7 @@ from clawrl_gym.ui.text import duration, number, one_line, writable
 
 
 class RunView(Protocol):
-    """What people see while a run goes on."""
+    """A view of a run for people, while it runs."""
 
     def phase(self, name: str, detail: str = "") -> None:
         """A phase begins or its detail changes; phases may overlap.
