@@ -23,7 +23,7 @@ from clawrl_gym.core.interrupt import exit_code_of_short
 from clawrl_gym.store.users import USERS_FILE, User, Users
 
 _OF_SERVING = ("config.yaml", USERS_FILE)
-"""What tells that somebody serves in a folder, or will."""
+"""Files that show that somebody serves in a folder, or will."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What a model can do, as far as its files say: for a dry run, and for what an environment asks."""
+"""Abilities of a model by its files: for a dry run, and for the demands of an environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """Of a model that is here."""
+    """Abilities of a local model."""
 
     template: TemplateReport | None
     """None: it cannot be rendered with plain texts."""
@@ -27,7 +27,7 @@ class Abilities:
 
     @property
     def shows_tools(self) -> bool:
-        """Of a template that nobody can read here it is believed."""
+        """Whether it shows tools; assumed for a template that cannot be read here."""
         return self.template is None or self.template.shows_tools
 
     @property

@@ -24,7 +24,7 @@ ADAPTER = "adapter"
 """Folder of a checkpoint's adapter."""
 ADAPTER_WEIGHTS, ADAPTER_SETTINGS = "adapter_model.safetensors", "adapter_config.json"
 BEFORE_NAMES = "base_model.model."
-"""What PEFT writes before the name of every tensor of an adapter."""
+"""Prefix that PEFT writes before the name of every tensor of an adapter."""
 _UNKNOWN_FORMS = ("use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern")
 """Settings that change the sum in ways that nothing here writes."""
 
@@ -51,7 +51,7 @@ class AdapterFiles:
 
 
 class Deltas:
-    """What an adapter adds to weights, by the names that the base's files have for them."""
+    """An adapter's changes of weights, by the names that the base's files have for them."""
 
     def __init__(self, adapter: AdapterFiles, names: Mapping[str, str]) -> None:
         """`names`: weights that the files call otherwise than the adapter does. Raises ValueError

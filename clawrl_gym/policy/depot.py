@@ -34,7 +34,7 @@ class Depot:
 
     @property
     def version(self) -> int:
-        """Of the current weights."""
+        """Version of the current weights."""
         return self._folder.version
 
     async def open(self, version: int, weights: Path | None) -> None:

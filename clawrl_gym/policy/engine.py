@@ -32,7 +32,7 @@ WithPictures = Callable[[list[Message]], list[Message]]
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """What one engine is made of."""
+    """Settings and files of one engine."""
 
     config: PolicyConfig
     """Its own: its port, its share of a GPU."""
@@ -53,12 +53,12 @@ class EngineSetup:
     host: str = LOOPBACK
     """Where it listens, if it does."""
     key: str | None = None
-    """Of its server, if it has one; None: it makes one."""
+    """API key of its server, if it has one; None: it makes one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How clients of an engine ask it."""
+    """Address and key for clients of an engine."""
 
     max_connections: int
     with_pictures: WithPictures | None = None
@@ -72,18 +72,18 @@ class Engine(Protocol):
     anything else of the run; changes of its weights are never interleaved."""
 
     label: ClassVar[str] = "engine"
-    """What it is called in messages; in small letters, the name of its log."""
+    """Its name in messages; in lower case, the name of its log."""
     capabilities: ClassVar[EngineCapabilities] = EngineCapabilities()
 
     @classmethod
     def problems(cls, config: PolicyConfig, model: Path | None) -> Iterable[str]:
-        """What would keep it from serving, a line each; nothing heavy is imported, nothing
-        started. `model` None: it is still to be downloaded, or the class loads none."""
+        """Reasons why it could not serve, a line each; nothing heavy is imported, nothing started.
+        `model` None: it is still to be downloaded, or the class loads none."""
         return ()
 
     @classmethod
     def device(cls, configured: ConfiguredDevice) -> Device:
-        """What it and the learner compute on. Raises ConfigError."""
+        """The device of it and the learner. Raises ConfigError."""
         return torch_device(configured)
 
     @classmethod
@@ -143,7 +143,7 @@ class Engine(Protocol):
         raise self._unable("weights")
 
     async def settle(self) -> None:
-        """What is served stays so: older weights may go."""
+        """Make the served version final: older weights may go."""
         raise self._unable("weights")
 
     async def renew(self, version: int, weights: Path) -> None:

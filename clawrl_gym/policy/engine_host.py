@@ -32,7 +32,7 @@ _ENGINES = "engines"
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What an engine has to tell."""
+    """News of an engine."""
 
     phases: tuple[str, ...]
     log: bytes
@@ -123,12 +123,12 @@ class EngineHost:
         return await self._started().switch(version)
 
     async def settle(self) -> None:
-        """What is served stays so: older weights may go."""
+        """Make the served version final: older weights may go."""
         await self._started().settle()
 
     async def news(self, phases: int, log_bytes: int) -> News:
-        """What is new to one who has heard so many phases and read so much of the log; waits some
-        seconds for something. An answer that is lost is given again.
+        """News for a caller who has heard so many phases and read so much of the log; waits some
+        seconds for any. A lost answer is given again.
 
         Raises what the engine died of when it is not started again.
         """
@@ -150,8 +150,8 @@ class EngineHost:
         self._has_news.set()
 
     def _log_after(self, position: int) -> bytes:
-        """What the engine has written there, and no more than a network takes at once. Full files
-        go long after they have been read."""
+        """The engine's log after a position, no more than a network takes at once. Full files go
+        long after they have been read."""
         for path in full_files(self._log_path):
             if path not in self._full_logs:
                 self._full_logs[path] = self._log_start

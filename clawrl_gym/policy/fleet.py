@@ -24,7 +24,7 @@ _REMEMBERED = 100_000
 
 
 class HasMetrics(Protocol):
-    """What a fleet needs of its policies."""
+    """The part of a policy that a fleet needs."""
 
     async def metrics(self) -> dict[str, float]: ...
 
@@ -125,7 +125,7 @@ class Fleet(Generic[P]):
 
 
 async def _readings(policies: Iterable[HasMetrics]) -> list[dict[str, float] | BaseException]:
-    """Of those that answer soon; when none has, of the first that does."""
+    """Metrics of those that answer soon; when none has, of the first that does."""
     asking = [asyncio.ensure_future(policy.metrics()) for policy in policies]
     try:
         _, silent = await asyncio.wait(asking, timeout=_READING_S)

@@ -1,4 +1,4 @@
-"""What goes into the engine and what comes out: sampling settings, ids, log-probs, versions.
+"""Inputs and outputs of the engine: sampling settings, ids, log-probs, versions.
 
 Every sampled token has a log-prob or an explicit None, and a weight version.
 """
@@ -21,7 +21,7 @@ from clawrl_gym.core.types import (
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How one reply is drawn."""
+    """Sampling settings of one reply."""
 
     temperature: float
     top_p: float
@@ -97,7 +97,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What the engine sampled, exactly."""
+    """The engine's exact output."""
 
     prompt_ids_T: list[int]
     sampled_ids_T: list[int]
@@ -126,7 +126,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What came of a chat that was rendered, generated and parsed in one request."""
+    """Result of a chat that was rendered, generated and parsed in one request."""
 
     prompt_ids_T: list[int]
     """UNKNOWN_ID for each where the engine tells none: then nothing can be joined to it."""
@@ -138,11 +138,11 @@ class ToolCallDelta(ToolCall):
     """A piece of a tool call."""
 
     index: int
-    """Of the call in its reply."""
+    """Index of the call in its reply."""
 
 
 class Delta(TypedDict, total=False):
-    """What a piece adds to the reply, in the OpenAI wire form; empty while a parser holds back."""
+    """A piece's addition to the reply, in the OpenAI wire form; empty while a parser holds back."""
 
     content: str
     reasoning_content: str
@@ -162,7 +162,7 @@ class Piece:
     generation: Generation | None = None
     """The whole one, on the last piece only."""
     versions_T: list[int] = field(default_factory=list)
-    """Of the ids, for a reply that breaks off; empty when the engine tells them with the end."""
+    """Versions of the ids, for a reply that breaks off; empty when they come with the end."""
     prompt_ids_T: list[int] | None = None
     """On the first piece of `stream_chat`, which has no other ids."""
 
@@ -177,7 +177,7 @@ learned from."""
 _USUAL = {s.name: s.default for s in fields(Sampling) if s.default is not MISSING}
 D = TypeVar("D", Delta, Message)
 _OURS = {"unread_calls", "reading_notes"}
-"""What only we know of a reply."""
+"""Fields of a reply that only this package knows."""
 
 
 def for_clients(part: D) -> D:

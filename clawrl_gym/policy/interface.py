@@ -1,4 +1,4 @@
-"""What a policy is to those who use it, and what several with the same weights are."""
+"""Interface of a policy for its users, and of several with the same weights."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Policy(Protocol):
         ...
 
     async def metrics(self) -> dict[str, float]:
-        """What an engine that answers knows of itself, as far as it knows: requests `running` and
+        """Metrics of an engine that answers, as far as it has them: requests `running` and
         `waiting`, `kv_usage` (0 to 1), since its start `tokens` sampled, `prompt_tokens` read,
         `requests` that ended and its `preemptions`; `contexts` that fit into its cache at full
         length. Raises PolicyError where it does not answer."""
@@ -112,8 +112,9 @@ class EngineClient(Policy, Protocol):
         ...
 
     async def logprobs(self, ids: list[int], *, version: int, user: str = "") -> list[float]:
-        """Of all ids but the first, as the weights say without any setting of the sampling; read
-        afresh, whatever a cache holds. Raises PolicyError where the engine has no `probe`."""
+        """Log-probs of all ids but the first, by the weights alone without sampling settings;
+        computed afresh, whatever a cache holds. Raises PolicyError where the engine has no
+        `probe`."""
         ...
 
     async def close(self) -> None:
@@ -139,7 +140,7 @@ class Policies(Protocol):
 
 
 class VersionInUse(Protocol):
-    """What answers a request. Of weights for all, `version` grows while they are swapped."""
+    """Version that answers a request. For weights of all, `version` grows with each swap."""
 
     @property
     def user(self) -> str: ...

@@ -158,7 +158,7 @@ def _check_room(folder: Path, size_bytes: int) -> None:
 
 
 def _digest_of(folder: Path) -> str:
-    """Of a model's folder, or of what a fetch that was cut off has left."""
+    """Digest of a model's folder, or of the rest of a fetch that was cut off."""
     return folder.name.removeprefix(".").removesuffix(".partial")
 
 

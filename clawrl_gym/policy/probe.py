@@ -31,15 +31,15 @@ from clawrl_gym.core.errors import PolicyError
 GAP, ARRIVED, REFUSED = "learner/probe_gap", "learner/probe_arrived", "learner/refused"
 EXACT_GAP = 1e-4
 _MOST_AT_START = {True: 1e-2, False: 2.0}
-"""What engine and learner may differ by on the same weights: at most in float32, else on average.
-More are other weights."""
+"""Most difference of engine and learner on the same weights: of each token in float32, else on
+average. More means other weights."""
 MOVED = 6.0
 """Times the noise, from where on a movement is one: the learner's own rounding then hides at most a
 twentieth of it."""
 _NOISIEST = 8.0
 """Times the noise that a gap may be, whatever the load."""
 _UNEXPLAINED = 0.25
-"""Of what the learner moved, may be missing in the engine."""
+"""Share of the learner's movement that may be missing in the engine."""
 _ARRIVED = 0.75
 """Halfway between half and all."""
 _SURE = 4.0
@@ -49,16 +49,16 @@ _LEAST_NOISE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the learner says of the text."""
+    """The learner's reading of the text."""
 
     ids_T: list[int]
     logprobs_T: list[float]
-    """Of all ids but the first."""
+    """Log-probs of all ids but the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a probe of one version showed."""
+    """Result of probing one version."""
 
     gap: float
     """The largest difference of a token, relative where it is unlikely."""
@@ -84,11 +84,11 @@ class _Proved:
 
 @dataclass(frozen=True, slots=True)
 class _Arrived:
-    """How much of a movement is in the engine."""
+    """Share of a movement that is in the engine."""
 
     share: float
     error: float
-    """Of the share, by what it leaves over."""
+    """Error of the share, by the unexplained rest."""
 
     @property
     def is_missing(self) -> bool:
@@ -108,7 +108,7 @@ class Probe:
         self._proved: dict[str, _Proved] = {}
         self._start: _Proved | None = None
         self.tolerance = EXACT_GAP
-        """Of the largest gap; in float32 only."""
+        """Tolerance of the largest gap; in float32 only."""
 
     @property
     def is_measured(self) -> bool:
@@ -136,8 +136,8 @@ class Probe:
         self._start = _Proved(learner, first, size)
 
     def compare(self, user: str, learner: Sequence[float], engine: Sequence[float]) -> Finding:
-        """What the readings of a new version say, against the last one of this user's that was
-        proved, or that both began with."""
+        """Compare the readings of a new version with the last one of this user's that was proved,
+        or with the ones that both began with."""
         before = self._before(user)
         moved = _differences(learner, before.learner)
         arrived = None
@@ -194,7 +194,7 @@ class Probe:
 
 
 def _arrived(engine: Sequence[float], learner: Sequence[float]) -> _Arrived:
-    """Of both sides' movements."""
+    """Compare both sides' movements."""
     size = sum(d * d for d in learner)
     share = sum(e * d for e, d in zip(engine, learner, strict=True)) / size
     left = sum((e - share * d) ** 2 for e, d in zip(engine, learner, strict=True))

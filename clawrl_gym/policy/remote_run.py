@@ -29,8 +29,9 @@ _RECORDS = ("config.yaml", RUN_FILE, METRICS_FILE)
 
 
 def pinned_model(model: str) -> str:
-    """What `policy.model` names, so that it means the same tomorrow: a run's folder as its newest
-    checkpoint, an address as what was fetched from there; others as given. Raises ConfigError."""
+    """A fixed name for `policy.model`, so that it means the same tomorrow: a run's folder as its
+    newest checkpoint, an address as what was fetched from there; others as given. Raises
+    ConfigError."""
     return str(fetched_model(model)) if is_address(model) else pinned(model)
 
 
@@ -118,7 +119,7 @@ class RemoteRun:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What cannot be fetched cannot be used."""
+    """Raise fetch errors as ConfigError."""
     try:
         yield
     except (ShipmentError, OSError) as error:

@@ -21,7 +21,7 @@ from clawrl_gym.policy.special_tokens import SpecialTokenMask
 
 
 class ChatRenderer:
-    """Of one model's folder."""
+    """Renders chats with one model's folder."""
 
     def __init__(self, folder: Path) -> None:
         from transformers import AutoTokenizer
@@ -78,7 +78,7 @@ class ChatRenderer:
         return self._turn(session_id, 0, ids_T[:shared], ids_T[shared:], chat)
 
     def prompt_ids(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        """Of a request, as the policy's server renders it."""
+        """Prompt ids of a request, as the policy's server renders it."""
         masks: dict[str, str] = {}
         masked = self._specials.mask(list(messages), masks), self._specials.mask(list(tools), masks)
         return self._specials.ids(self._render(*masked, {}, asks=True), masks)

@@ -46,9 +46,9 @@ from clawrl_gym.policy.serving_folder import Take
 _AGAIN_S = 300.0
 """Until a server that was given up is tried again, while others serve."""
 _ROOM_S = 600.0
-"""How long a publication waits for the requests of older versions to end."""
+"""Seconds that a publication waits for the requests of older versions to end."""
 _LINGER_S = 30.0
-"""How long the files of an adapter stay after its last request: an engine may be just ending it."""
+"""Seconds that an adapter's files outlive its last request: an engine may be just ending it."""
 
 T = TypeVar("T")
 MakeEngine = Callable[[EngineSetup], Engine]
@@ -268,7 +268,7 @@ class PolicyServers:
                 self._version = version
 
     async def _prove(self, prove: Prove | None) -> None:
-        """Of all engines that are there; one that is not takes what is current by itself."""
+        """Check all engines that are there; one that is not takes the current weights by itself."""
         if prove is None:
             return
         for engine in self.engines:
@@ -281,7 +281,7 @@ class PolicyServers:
                 await client.close()
 
     async def measure(self, ask: Callable[[EngineClient], Awaitable[T]]) -> T | None:
-        """What the first engine that is there answers; None when none is."""
+        """The answer of the first engine that is there; None when none is."""
         engine = next((engine for engine in self.engines if engine.alive), None)
         if engine is None:
             return None

@@ -34,7 +34,7 @@ class ServingFolder:
 
     @property
     def current(self) -> Path:
-        """What it is started from and reloads from."""
+        """The folder that it is started from and reloads from."""
         return self._root / "current"
 
     @property

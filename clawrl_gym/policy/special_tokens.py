@@ -33,7 +33,7 @@ class AddedToken(Protocol):
 
 
 class Tokenizer(Protocol):
-    """What is needed of a Hugging Face tokenizer."""
+    """The used part of a Hugging Face tokenizer."""
 
     @property
     def all_special_tokens(self) -> list[str]: ...

@@ -43,7 +43,7 @@ class Base:
     folder: str
     """Where the learner had it."""
     digest: str
-    """Of its files of weights."""
+    """Digest of its files of weights."""
     dtype: str
     """Element type of the weights in the learner."""
     names: dict[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ def holds_adapter(folder: Path) -> bool:
 
 
 def digest_of(model: Path) -> str:
-    """Of a model's weights: the same wherever the same files lie. Reads all of them, once."""
+    """Digest of a model's weights: equal for equal files anywhere. Reads all of them, once."""
     files = weight_files(model)
     stats = tuple((name, str(path), *_stamp(path)) for name, path in sorted(files.items()))
     return _digest(stats)

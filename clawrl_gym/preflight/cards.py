@@ -16,7 +16,7 @@ from clawrl_gym.preflight.needs import LEARNER_ON_GPU_GIB, Needs, gpu_memory_gib
 
 CARDS_GIB = (16, 24, 48, 80)
 _MARGIN = 0.02
-"""Of a card, for what no arithmetic knows."""
+"""Share of a card, for what no arithmetic knows."""
 _LARGEST_SHARE = 0.92
 Settings = Mapping[str, object]
 
@@ -28,13 +28,13 @@ class CardPlan:
     card_gib: float
     needs: Needs
     share: float
-    """Of the card, for vLLM."""
+    """Share of the card for vLLM."""
     cached_tokens: int
-    """What vLLM's key-value cache then holds."""
+    """Tokens that vLLM's key-value cache then holds."""
     is_apart: bool
     """Whether the learner has a card for itself."""
     settings: Settings
-    """What has to be set for it; empty when it fits as composed."""
+    """Settings that make it fit; empty when it fits as composed."""
     fits: bool
 
     @property
@@ -82,7 +82,7 @@ def _plan(
 
 
 def _steps(config: CommandConfig) -> Iterator[dict[str, object]]:
-    """What is given up, the cheapest first; each comes on top of those before it."""
+    """Settings to give up, the cheapest first; each comes on top of those before it."""
     if not learns(config):
         yield from _shorter(config)
         return
@@ -127,7 +127,7 @@ def words(settings: Settings) -> str:
 
 
 def _cures(config: CommandConfig, shape: ModelShape, card_gib: float) -> Iterator[str]:
-    """What would make it fit."""
+    """Changes that would make it fit."""
     lora = _with(config, "learner.adapter", AdapterConfig())
     if config.learner.adapter is None and plan_card(lora, shape, card_gib).fits:
         yield "learner=lora"

@@ -16,7 +16,7 @@ from clawrl_gym.preflight.workload import GPU_EAGER_TOKENS_PER_S, workload_of
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 _COMPILE_S = 100.0
-"""Of a first start on an H200; measured as more than this."""
+"""Seconds of compiling at a first start on an H200; measured as more than this."""
 _CACHED_S = 30.0
 """With what an earlier run compiled: graphs are captured anew. Not measured."""
 _SAVED = 0.5

@@ -1,4 +1,4 @@
-"""What `dry_run=true` says of a command that may start: processes, work, memory, disk, time."""
+"""Report of `dry_run=true` on a command that may start: processes, work, memory, disk, time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clawrl_gym.run_folder.folder import free_bytes
 
 AnyPreflight = Preflight[RunConfig] | Preflight[ServeConfig] | Preflight[EvaluateConfig]
 _EPISODES_PER_S = {"terminal": 30.0, "toolcall": 26.0, "conversation": 20.0, "gui": 3.0, "swe": 1.5}
-"""Of the shipped models on two cores, learning included; see docs/measured.md."""
+"""Episodes per second of shipped models on two cores, learning included: docs/measured.md."""
 _MEASURED_CORES = 2
 _START_S = 40.0
 _SMALL_PARAMETERS = 50e6
@@ -72,7 +72,7 @@ def _model(config: CommandConfig | EvaluateConfig, model: ModelPlan) -> str:
 
 
 def _abilities(config: CommandConfig | EvaluateConfig, model: ModelPlan) -> Iterator[str]:
-    """What the model can do, and what the environments ask of it."""
+    """The abilities of the model, and the demands of the environments on it."""
     able = model.abilities
     for line in able.words() if able else ():
         yield f"  can        {line}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def judge_problems(judges: Sequence[JudgeConfig]) -> Iterator[str]:
-    """What is wrong with those who judge, a line each, before anything starts."""
+    """Problems of the judges, a line each, before anything starts."""
     problems = Problems()
     with problems.noted():
         for judge in judges:

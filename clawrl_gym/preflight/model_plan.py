@@ -112,7 +112,7 @@ def look_at_model(
 
 
 def _check_packages(problems: Problems, learner: LearnerConfig) -> None:
-    """What not every installation has."""
+    """Check for packages that not every installation has."""
     if learner.adapter is not None and learner.base == "nf4":
         with problems.noted():
             nf4.check_installed()
@@ -122,7 +122,7 @@ def _check_packages(problems: Problems, learner: LearnerConfig) -> None:
 
 
 def shape_of(model: str) -> ModelShape:
-    """Of what `policy.model` names; nothing is downloaded. Raises ConfigError."""
+    """Shape of the model that `policy.model` names; nothing is downloaded. Raises ConfigError."""
     known = shape_of_hub_model(model)
     if known is not None:
         return known
@@ -136,7 +136,7 @@ def shape_of(model: str) -> ModelShape:
 
 
 def check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
-    """Of another model; it is there, and has the policy's tokens."""
+    """Check another model as teacher: it is there, and has the policy's tokens."""
     teacher = config.trainer.distillation.teacher
     if not (distils(config.trainer) and config.trainer.distillation.is_another_model):
         return
@@ -150,7 +150,7 @@ def check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
 
 
 def notes_of(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) -> Iterator[str]:
-    """What is no mistake and worth knowing of the model."""
+    """Notes, which are not errors, on the model."""
     if model is None:
         return
     if model.shape is not None:

@@ -80,14 +80,14 @@ class Preflight(Generic[C]):
     model: ModelPlan | None = None
     """None: a server elsewhere is measured, or served."""
     tasks: Mixture | None = None
-    """Of a training."""
+    """Tasks of a training run."""
     heldout: Sequence[TaskRef] = ()
     """Tasks that are measured."""
     other_envs: Sequence[OtherEnv] = ()
     unprepared: Sequence[EnvConfig] = ()
     """Those whose images are still to be made."""
     notes: Sequence[str] = ()
-    """What is no mistake and worth knowing."""
+    """Notes worth knowing, which are not errors."""
     is_complete: bool = False
     """A training to go on with that has nothing left to do."""
 
@@ -252,7 +252,7 @@ def measured_tasks(config: EvaluateConfig, sampler: TaskSampler) -> list[TaskRef
 def _learning_problems(
     problems: Problems, config: CommandConfig, folder: RunFolder, group_size: int | None
 ) -> ModelPlan | None:
-    """What training and serving have in common: model, judge, algorithm, loss, ports, logger."""
+    """Checks that training and serving share: model, judge, algorithm, loss, ports, logger."""
     problems.lines += contradictions(config)
     with problems.noted():
         problems.lines += unmet_by_learner(config)

@@ -30,7 +30,7 @@ from clawrl_gym.run_folder.kept_model import kept_model
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 T = TypeVar("T", RunConfig, ServeConfig, SftConfig)
-"""Of commands that learn."""
+"""Configuration of a command that learns."""
 Command = Literal["train", "sft", "serve", "evaluate", "rejudge", "bench"]
 _OF_RAY = ("ray.address", "ray.token_file")
 _WITH_SFT_RESUME = ("resume", "dry_run")
@@ -221,7 +221,7 @@ def _as_begun(config: ServeConfig) -> ServeConfig:
 
 
 def _sft_config(arguments: list[str]) -> SftConfig:
-    """What is learned from may stand without its key; `resume=` takes the run's own keys."""
+    """Configuration of SFT: data may stand without its key; `resume=` takes the run's own keys."""
     if split_config(arguments)[0] is not None:
         raise ConfigError(f"got {FLAG}, expected keys, or resume=FOLDER to go on with a run")
     places = _bare(arguments)
@@ -273,7 +273,7 @@ def _rejudge_config(arguments: list[str]) -> RejudgeConfig:
 
 
 def _bench_config(arguments: list[str]) -> BenchConfig:
-    """What is no key of the bench goes to every run."""
+    """Configuration of a bench: arguments that are not its keys go to every run."""
     if split_config(arguments)[0] is not None:
         raise ConfigError(
             f"got {FLAG}, expected recipes (experiment=): the bench repeats by its dir="

@@ -19,7 +19,7 @@ SHIPPED_SIZE = "tiny"
 _BELOW = (("0_1b", 0.3e9), ("0_6b", 1e9), ("2b", 2.6e9), ("4b", 6e9), ("8b", 12e9))
 """Options of conf/size/, and the number of parameters below which each is taken."""
 _UNKNOWN = "0_6b"
-"""Of a model whose size nobody says before it is downloaded."""
+"""Size of a model whose size is unknown before it is downloaded."""
 _OWN = "own"
 """The option of conf/policy/ that brings nothing with it."""
 
@@ -66,7 +66,7 @@ def settings_note(config: CommandConfig | EvaluateConfig, parameters: int) -> st
 def _groups_of_model(
     config: CommandConfig | EvaluateConfig | SftConfig, command: str, arguments: Sequence[str]
 ) -> list[str]:
-    """What the command line would have to say for the model that it names; mostly nothing."""
+    """Overrides that the command line would need for the model that it names; mostly none."""
     policy = config.policy
     given = [argument.partition("=")[0].lstrip("+") for argument in arguments]
     by_preset = policy.size != SHIPPED_SIZE and "size" not in given

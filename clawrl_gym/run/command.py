@@ -1,4 +1,4 @@
-"""What the commands share: help from the configuration, one clear line for an error, Ctrl-C."""
+"""Shared frame of the commands: help from the configuration, errors in one line, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def command(
     main: Callable[[C], Coroutine[object, object, int]],
     arguments: list[str] | None = None,
 ) -> int:
-    """What `python -m clawrl_gym.NAME ARGUMENTS` does; returns the exit code.
+    """Run `python -m clawrl_gym.NAME ARGUMENTS`; returns the exit code.
 
-    `check` looks at what `main` would be refused for, and says what it would start.
+    `check` finds everything that `main` would be refused for, and describes what it would start.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     redact.install(redact.secrets_of_process(arguments, os.environ))
@@ -106,7 +106,7 @@ def run_coroutine(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 
 def exit_code_of(run: Callable[[], int]) -> int:
-    """Of what a command does; an error on purpose is one line on standard error."""
+    """Exit code of a command; an error on purpose is one line on standard error."""
     try:
         with INTERRUPTS.caught():
             return run()

@@ -47,7 +47,7 @@ class _Oracle:
     env: Any
     agent: Demonstrator
     messages: list[Message] = field(default_factory=list)
-    """Of the last request, and the reply to it."""
+    """Messages of the last request, and the reply to it."""
     tools: list[Tool] = field(default_factory=list)
     _actions: Iterator[str] | None = None
 

@@ -30,9 +30,9 @@ from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.serving_folder import Take
 
 _PLACING_S = 60.0
-"""How long a cluster may take to give an engine a process, before it is said that it waits."""
+"""Seconds that a cluster may take to place an engine, before a message says that it waits."""
 _JOINING_S = 300.0
-"""How long an engine that was lost waits for a node that takes it, before that is a failure."""
+"""Seconds that a lost engine waits for a node that takes it, before that is a failure."""
 _CALL_S = 300.0
 _SWITCH_S = 90.0
 _SILENT_S = 10.0

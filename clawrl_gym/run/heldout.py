@@ -47,7 +47,7 @@ class HeldOut:
         self._floors = floors
         self._beside: asyncio.Task[None] | None = None
         self._measured_step: int | None = None
-        """Of the one in between that is under way."""
+        """Step of the evaluation in between that is in progress."""
         self.evaluations: dict[int, Evaluation] = {}
         """By the updates before each."""
 

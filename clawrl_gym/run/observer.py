@@ -39,7 +39,7 @@ class ObservedPolicy(Protocol):
 
 
 class Counts(Protocol):
-    """What one kind of run counts."""
+    """Counts of one kind of run."""
 
     def count(self, event: Episode | Turn | Verdict) -> None:
         """An episode ended or failed, a turn was recorded, or it was judged."""
@@ -50,7 +50,7 @@ class Counts(Protocol):
         ...
 
     async def of_update(self, update: Update) -> dict[str, float]:
-        """What belongs to an update, by metric name; counts since the one before begin anew."""
+        """Metrics of an update, by name; counts since the one before are reset."""
         ...
 
 

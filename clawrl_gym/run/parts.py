@@ -1,7 +1,7 @@
-"""What training and serving have in common: the served policy, the learner, judge and records.
+"""Shared parts of training and serving: the served policy, the learner, judge and records.
 
-Each part gets its own piece of the configuration. What was started is on the exit stack even when
-a later part fails.
+Each part gets its own piece of the configuration. Started parts are on the exit stack even when a
+later one fails.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class RunParts:
         )
         learner = self._learner(setup, stack)
         self.learner: AsyncLearner | UserLearner = learner
-        """Of the run's own weights."""
+        """Learner of the run's own weights."""
         await learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
             await learner.load_checkpoint(resumed.checkpoint)
@@ -284,7 +284,7 @@ class RunParts:
         return beside(await self._engines.a_node(), self.cluster.nodes)
 
     def _images(self) -> Images | None:
-        """What the learner must know to see what the policy saw; None for one that sees nothing."""
+        """Picture settings with which the learner sees what the policy saw; None without."""
         if not self.policy.sees:
             return None
         return Images(str(self.policy.store.pictures.folder), self._config.policy.images.processor)
@@ -310,7 +310,7 @@ class RunParts:
         return Publication(pause_s, proof.metrics)
 
     async def _reading(self, learner: AsyncLearner | UserLearner) -> Reading | None:
-        """What a learner says of the probe's text; None of one that has no probe."""
+        """A learner's reading of the probe's text; None for one that has no probe."""
         return await learner.probe() if self._able.probe else None
 
     async def _published(

@@ -111,8 +111,7 @@ class ServedPolicy:
         self.version = 0
         """The newest published weight version."""
         self.make_engine: MakeEngine = make_engine
-        """What makes its engines, elsewhere than on this machine perhaps. Taken when it is
-        opened."""
+        """Makes its engines, perhaps elsewhere than on this machine. Taken when it is opened."""
         self.adapter: AdapterConfig | None = None
         """The form of the adapters that are published; None: weights are. Taken when it is
         opened."""

@@ -18,15 +18,15 @@ _AT_ONCE = 3
 
 
 class Proof:
-    """Of one version: called with each engine that serves it, which raises NotServed; accepted when
-    all do."""
+    """Proof of one version: called with each engine that serves it, which raises NotServed;
+    accepted when all do."""
 
     def __init__(
         self, probe: Probe, reading: Reading, user: str, version: int, say: Callable[[str], None]
     ) -> None:
         self.metrics: Mapping[str, float] = {}
         self._readings: list[tuple[Finding, list[float]]] = []
-        """Of the engines that were asked."""
+        """Findings and readings of the engines that were asked."""
         self._probe = probe
         self._reading = reading
         self._user = user
@@ -84,10 +84,10 @@ class Proofs:
     async def of(
         self, reading: Reading | None, user: str, version: int, served: int
     ) -> Proof | None:
-        """Of a version that is about to be published; None where it cannot be proved.
+        """Proof of a version that is about to be published; None where it cannot be proved.
 
-        `served`: the newest version for all. Raises PolicyError when other weights were served
-        than the learner's from the start.
+        `served`: the newest version for all. Raises PolicyError when other weights were served than
+        the learner's from the start.
         """
         if reading is None or self._probe is None or self._start is None:
             return None

@@ -56,7 +56,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Regrading:
-    """What became of an evaluation's verdicts."""
+    """Changes of an evaluation's verdicts."""
 
     before: EvaluationResult
     after: EvaluationResult
@@ -95,7 +95,7 @@ class StoredReplies:
         self._answers = list(transcript.answers)
         self._stop = attempt.episode.stop_reason
         self._was_refused = len(transcript.observations) > len(transcript.answers)
-        """What it said was sent on no more: the environment itself had not failed."""
+        """Whether its last reply was not sent on: the environment itself had not failed."""
 
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
@@ -207,7 +207,7 @@ def _beside(folder: Path) -> Path:
 
 
 def _prepared(folder: Path, out: Path, on_phase: OnPhase) -> _Replayer:
-    """What is checked before anything is played. Raises ConfigError or EnvError."""
+    """Check everything before anything is played. Raises ConfigError or EnvError."""
     config = EvaluateConfig.of(read_settings(folder).config)
     if out.resolve() == folder.resolve() or (out.exists() and any(out.iterdir())):
         raise ConfigError(f"got {out} to write to, expected a new folder: --out PATH")

@@ -44,12 +44,12 @@ from clawrl_gym.ui.rejudged import REJUDGED_PAGE, agreement_lines, write_rejudge
 
 _MOST_REASONS = 3
 _WORDLESS = ("rule", "votes", "probability")
-"""Of a verdict's detail: what has no word of the conversation."""
+"""Details of a verdict without any word of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejudging:
-    """What became of a run's verdicts."""
+    """Results of judging a run's turns again."""
 
     folder: Path
     judge: str

@@ -91,7 +91,7 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
 
 
 def _decided(config: ServeConfig) -> tuple[ServeConfig, list[str]]:
-    """What this machine and the size of the model decide, and why, for people."""
+    """Settings that this machine and the size of the model decide, and why, for people."""
     engine = engine_class(config.policy)
     if not engine.capabilities.model:
         return config, []
@@ -101,7 +101,7 @@ def _decided(config: ServeConfig) -> tuple[ServeConfig, list[str]]:
 
 
 def machine_turns_in_words(machine_turns: MachineTurns) -> str:
-    """How many there are, and the rule that would make most of them side turns."""
+    """The number of machine turns, and the rule that would make most of them side turns."""
     first = machine_turns.suggestions()[0]
     return (
         f"{machine_turns.turns} of {machine_turns.main_turns} main turns look machine-made, and "
@@ -343,7 +343,7 @@ class Service:
         self._parts.policy.gateway.stats.learning.rollbacks += 1
 
     async def _next_batch(self, ready: BatchQueue, number: int, version: int) -> Batch:
-        """What is ready of one line of weights when it is time to learn."""
+        """The next batch of one set of weights, when it is time to learn."""
         gateway = self._parts.policy.gateway
         training_time = TrainingTime(self._config.live, gateway.stats.quiet_for_s, self._on_wait)
         await ready.due(version)

@@ -44,7 +44,7 @@ from clawrl_gym.trainers.supervised import BatchOrder, mean_loss
 HELDOUT_LOSS = "sft/heldout_loss"
 """In metrics.jsonl: mean over the tokens of held-out replies, in nats."""
 DATA_FILE = "data.json"
-"""Of the run's folder: what it learns from, as a digest."""
+"""In the run's folder: digest of what it learns from."""
 DEMONSTRATIONS_FILE = "demonstrations.jsonl"
 _PACK = "max_tokens_per_pack"
 _KEPT = 2
@@ -90,7 +90,7 @@ class SftPlan:
     """None before the model is here, or the demonstrations are played."""
 
     def lines(self) -> list[str]:
-        """What would be done."""
+        """Lines about what would be done."""
         config = self.config
         lines = [f"nothing is wrong; {self.folder.path} would be trained on {self.device}"]
         if config.demonstrations:
@@ -112,7 +112,7 @@ def order_of(config: SftConfig, data: SftData) -> BatchOrder:
 
 
 def updates_of(config: SftConfig, order: BatchOrder) -> int:
-    """Of the whole run."""
+    """Updates of the whole run."""
     return config.steps or config.epochs * order.updates_per_epoch
 
 
@@ -324,7 +324,7 @@ def _write_config(folder: RunFolder, config: SftConfig) -> None:
 
 
 def _check_same(folder: RunFolder, data: SftData) -> None:
-    """What a run goes on with is what it began with; the first time it is noted. Raises
+    """Check that a resumed run has the data that it began with; the first time it is noted. Raises
     ConfigError."""
     file = folder.path / DATA_FILE
     now = {"digest": data.digest, "train": len(data.train), "heldout": len(data.heldout)}

@@ -44,7 +44,7 @@ class SweepRun:
     values: tuple[str, ...]
     """KEY=VALUE of what differs from run to run."""
     arguments: tuple[str, ...]
-    """Of `clawrl_gym.train`, its folder included."""
+    """Arguments of `clawrl_gym.train`, its folder included."""
     folder: Path
     config: RunConfig
 
@@ -55,7 +55,7 @@ class SweepRun:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run of the sweep went."""
+    """Result of a run of the sweep."""
 
     run: SweepRun
     exit_code: int

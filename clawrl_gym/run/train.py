@@ -143,7 +143,7 @@ class Run:
         self._other_envs = plan.other_envs
         self._notes = plan.notes
         self._told: set[str] = set()
-        """Of the curricula, and of the run's health."""
+        """Messages about the curricula and the run's health that were shown."""
         self._new_groups: Iterator[int] = itertools.count()
         self._floors = RewardFloors()
         self.stopped: NoGradient | None = None
@@ -348,7 +348,7 @@ class Run:
         self._tell()
 
     def _tell(self) -> None:
-        """What there is to know of the tasks, each line once."""
+        """Show each new message about the tasks once."""
         for line in self._tasks.warnings:
             if line not in self._told:
                 self._told.add(line)
@@ -385,7 +385,7 @@ class Run:
         await self._measure_references(0)
 
     async def _measure_references(self, version: int) -> None:
-        """What the learner's weights, which are this version's, say of these replies."""
+        """Measure these replies with the learner's weights, which are this version's."""
         if self._references is None:
             return
         try:

@@ -56,7 +56,7 @@ class RunFolder:
 
     @property
     def serving(self) -> Path:
-        """What the first engine loads: the newest weights beside the model's own files."""
+        """Folder that the first engine loads: the newest weights beside the model's own files."""
         return self.path / "serving"
 
     @property
@@ -70,7 +70,7 @@ class RunFolder:
         return self.config_file.exists()
 
     def way_on(self, command: str) -> str:
-        """What to type to go on with the run that is here."""
+        """The command that resumes the run in this folder."""
         return f"go on with: python -m clawrl_gym.{command} {shlex.quote(f'resume={self.path}')}"
 
     def check_new(self) -> None:
@@ -191,9 +191,9 @@ class RunFolder:
 
 
 def read_config_values(path: Path) -> dict[str, object]:
-    """What a config.yaml says, keys of earlier versions by their names of now.
+    """Values of a config.yaml, with keys of earlier versions under their present names.
 
-    Raises ConfigError when it cannot be read, or says nothing.
+    Raises ConfigError when it cannot be read, or is empty.
     """
     try:
         values = plain_values(path.read_text())

@@ -20,7 +20,7 @@ from clawrl_gym.ui.run_data import is_serving
 
 
 class Reading(NamedTuple):
-    """How a judge reads what came back, see `VerdictMaker`."""
+    """A judge's way to read what came back, see `VerdictMaker`."""
 
     observed: bool = False
     marks_failures: bool = False
@@ -37,7 +37,7 @@ class JudgeableSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """What a judge reads, and what was said of it before."""
+    """A judge's input for a turn, and its earlier verdict."""
 
     turn: Turn
     next_state: list[Message]

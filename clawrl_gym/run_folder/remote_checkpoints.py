@@ -44,7 +44,7 @@ _LAST_TRIES = 3
 """Failures in a row that a run accepts at its end."""
 _END_LOOK_S, _LEAVE_S = 0.05, 1.0
 _UNTOLD_S = 3.0
-"""How long the end may wait without a word."""
+"""Seconds that the end may wait without a message."""
 
 
 def place_of(folder: RunFolder, address: str) -> RemoteFolder:
@@ -74,8 +74,8 @@ def check_place(config: CommandConfig, folder: RunFolder) -> None:
 async def copied_checkpoints(
     config: CommandConfig, folder: RunFolder, say: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """What is checkpointed inside is copied, where an address is given: at the end waited for, but
-    after an interrupt. The run's next start copies what is missing."""
+    """Copy checkpoints made inside, where an address is given. The end waits for copies, except
+    after an interrupt; the run's next start copies what is missing."""
     if config.learner.remote_checkpoints is None:
         yield
         return
@@ -134,7 +134,7 @@ class RemoteCheckpoints:
                 self._say(f"checkpoints are still being copied to {self._place.address}")
 
     def stop(self) -> None:
-        """What is being copied is not waited for; it is not whole there."""
+        """Stop without waiting for a copy in progress; it is not whole there."""
         self._unwanted.set()
         self._is_last.set()
         if self._thread.ident is not None:
@@ -231,7 +231,7 @@ class RemoteCheckpoints:
                 self._place.put_bytes(name, content)
 
     def _remove_others(self, version: int) -> None:
-        """What the run's folder does not keep is not kept there, but the newest that has come."""
+        """Remove there what the run's folder does not keep, except the newest that has come."""
         kept = {*list_checkpoints(self._folder.checkpoints), version}
         others = [n for n in self._checkpoints.names() if n.isdecimal() and int(n) not in kept]
         try:

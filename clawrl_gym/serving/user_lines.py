@@ -42,7 +42,7 @@ _ENDED_BY: tuple[Refused, ...] = ("publication",)
 
 
 class ServesUsers(Protocol):
-    """What lines need of a `ServedPolicy`."""
+    """The part of a `ServedPolicy` that lines need."""
 
     store: Store
     version: int

@@ -107,7 +107,7 @@ async def _remove_alone(folder: Path, users: Users, name: str) -> None:
 
 
 def _forget(folder: Path, users: Users, name: str) -> None:
-    """What is beside the database, and at last the name."""
+    """Delete a user's files beside the database, and at last the name."""
     LastReport(folder, lambda _: None).session_deleted(name)
     shutil.rmtree(user_folder(folder, name), ignore_errors=True)
     users.end_removal(name)

@@ -34,7 +34,7 @@ _ANSWER_S = 90.0
 
 
 class LiveVersions:
-    """Of a run that learns now."""
+    """Versions of a run that learns now."""
 
     def __init__(self, loop: TrainLoop, lines: UserLines, store: Store, folder: Path) -> None:
         """`loop` is that of the run's own weights, `lines` those of users', `folder` the run's."""
@@ -62,7 +62,7 @@ class LiveVersions:
 
 
 def kept_versions(folder: RunFolder, user: str = OWNER) -> list[VersionJson]:
-    """Of a run, going on or not, or of one of its users. Raises ConfigError or StoreError."""
+    """Kept versions of any run, or of one of its users. Raises ConfigError or StoreError."""
     folder.read_values()
     checkpoints = checkpoints_of(folder.path, user)
     kept = list_checkpoints(checkpoints)

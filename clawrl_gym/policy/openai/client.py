@@ -229,7 +229,7 @@ class OpenAiClient(EngineClient):
 
 @dataclass(slots=True)
 class _Said:
-    """What was said of a reply so far."""
+    """The reply received so far."""
 
     _logprobs_T: list[float | None] = field(default_factory=list)
 
@@ -269,14 +269,14 @@ def _settings(sampling: Sampling) -> JsonObject:
 
 
 def _logprobs_of(choice: Any) -> list[float | None]:
-    """Of the tokens of a choice; empty where none are told."""
+    """Log-probs of the tokens of a choice; empty where none are given."""
     told = (choice.get("logprobs") or {}).get("content") or []
     values = [float(token["logprob"]) for token in told]
     return [value if math.isfinite(value) else None for value in values]
 
 
 def _delta_of(message: Any) -> Delta:
-    """What a message, or a piece of it, says; empty where it says nothing."""
+    """The content of a message, or of a piece of it; empty where it has none."""
     delta: Delta = {}
     if message.get("content"):
         delta["content"] = str(message["content"])

@@ -42,15 +42,15 @@ class CallText:
 
 @dataclass(slots=True)
 class CallReading:
-    """What the text from the first call on says."""
+    """Parse of the text from the first call on."""
 
     calls: list[CallText] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     """Text around the calls, and calls that could not be read, in order."""
     failures: list[str] = field(default_factory=list)
-    """What was wrong with calls that could not be read, in words for the policy."""
+    """Errors of calls that could not be parsed, in words for the policy."""
     notes: list[str] = field(default_factory=list)
-    """What was read in spite of an error."""
+    """Notes on calls that were parsed in spite of an error."""
 
     def say(self, text: str) -> None:
         """Keep text that is no call."""
@@ -72,11 +72,11 @@ class CallReading:
 
 
 class CallFormat(Protocol):
-    """How a policy writes its calls."""
+    """A policy's syntax of calls."""
 
     def said_before_calls(self, content: str, *, is_first: bool) -> int:
-        """How many characters are surely no part of a call, whatever follows. `is_first`: the
-        reply's content begins with them."""
+        """Number of characters that are surely not part of a call, whatever follows. `is_first`:
+        the reply's content begins with them."""
 
     def starts(self, content: str) -> bool:
         """Whether a call begins there."""
@@ -181,7 +181,7 @@ class TaggedXml:
 
     @property
     def _marks(self) -> tuple[str, str, str]:
-        """What may stand behind a function that lacks its end."""
+        """Texts that may stand behind a function without its end."""
         return self.start, self.end, self.function
 
     def _parameters(self, text: str, at: int) -> tuple[list[tuple[str, str]], int]:

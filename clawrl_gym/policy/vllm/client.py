@@ -148,8 +148,8 @@ class PolicyClient:
         return ChatReply(whole_ids, (generation, message))
 
     async def logprobs(self, ids: list[int], *, version: int, user: str = "") -> list[float]:
-        """Of all ids but the first, as the weights say without any setting of the sampling; read
-        afresh, whatever the cache holds, and before all that runs or waits."""
+        """Log-probs of all ids but the first, by the weights alone without sampling settings;
+        computed afresh, whatever the cache holds, and before all that runs or waits."""
         sampling: JsonObject = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0}
         body = self._generate(ids, Sampling(1.0, 1.0, 1), version, None)
         with self._holding(user, version) as name:
@@ -321,7 +321,7 @@ class PolicyClient:
         }
 
     def _holding(self, user: str, version: int) -> AbstractContextManager[str | None]:
-        """Of an adapter that answers, its name."""
+        """Hold an adapter that answers; yields its name."""
         return nullcontext() if self._adapters is None else self._adapters.hold(user, version)
 
     @staticmethod
@@ -362,13 +362,13 @@ def _generation_in(answer: ReplyAnswer, stamp: int | None, prompt_ids: list[int]
 
 
 def _plain_message(generation: Generation) -> Message:
-    """Of a reply in which there is nothing to parse."""
+    """Message of a reply without anything to parse."""
     text = generation.text if generation.spoken_ids_T else ""
     return {"role": "assistant", "content": text or ""}
 
 
 def _contexts(labels: str) -> float:
-    """Of the labels of `_CACHE`."""
+    """Number of contexts by the labels of `_CACHE`."""
     try:
         return float(labels.partition(_CONTEXTS)[2].partition('"')[0])
     except ValueError:

@@ -47,13 +47,13 @@ _TEXTS = ("messages", "tools", "chat_template_kwargs", "documents")
 
 
 Scope = MutableMapping[str, Any]
-"""Of ASGI, as are those below; what is in it depends on its type."""
+"""Type of ASGI, as are those below; its contents depend on its type."""
 Message = Scope
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Handler = Callable[[Event], Awaitable[Event]]
-"""Of a route of ours that answers whole."""
+"""A handler of a route of ours that answers whole."""
 
 
 class RequireKey:
@@ -121,7 +121,7 @@ class PolicyRoutes:
 
 
 class RouteHandlers:
-    """What the routes do, with what vLLM keeps in its application's state."""
+    """Handlers of the routes, on the objects that vLLM keeps in its application's state."""
 
     def __init__(self, state: ServerState) -> None:
         self.plain = {
@@ -141,7 +141,7 @@ class RouteHandlers:
         self._specials = _special_token_mask(self._tokenizer)
 
     async def events(self, body: Event) -> AsyncIterator[Event]:
-        """What /clawrl/stream answers."""
+        """Events of /clawrl/stream."""
         from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
@@ -179,7 +179,7 @@ class RouteHandlers:
         return generate | {"token_ids": prompt.ids}, prompt
 
     def _reader(self, body: Event, generate: Event) -> ReplyParser | None:
-        """Of a reply that is about to be generated; None where the text is all there is."""
+        """Parser of a reply that is about to be generated; None where the text is all there is."""
         if not body["parse"]:
             return None
         params: Event = generate["sampling_params"]
@@ -305,8 +305,7 @@ class RouteHandlers:
 
 
 async def _unless_gone(handler: Handler, body: Event, request: Request) -> Event | None:
-    """What a handler answers; when the client leaves it is cancelled, and there is nobody to
-    answer."""
+    """The answer of a handler; when the client leaves it is cancelled, and the answer is None."""
     from vllm.entrypoints.serve.utils.api_utils import with_cancellation
 
     async def handled(body: Event, raw_request: Request) -> Event:

@@ -22,7 +22,7 @@ class RenderedPrompt:
 
     ids: list[int]
     inputs: MultiModalInput | None
-    """Of these ids; None when no picture is in them."""
+    """Picture inputs of these ids; None when no picture is in them."""
 
     def behind(self, ids: list[int]) -> RenderedPrompt:
         """The same pictures in other ids, in the same order. Raises ValueError where one is not."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 ServerState: TypeAlias = Any
-"""What its API server keeps in `app.state`."""
+"""The state of its API server in `app.state`."""
 OnlineRenderer: TypeAlias = Any
 ChatCompletionRequest: TypeAlias = Any
 GenerateRequest: TypeAlias = Any

@@ -44,8 +44,8 @@ _PATIENCE = 6
 """Health checks without an answer, one after the other, after which a living server counts as dead
 (a minute: each begins after `_CHECK_EVERY_S`, and waits as long for its answer)."""
 _LOSS: dict[Health, int] = {"well": -_PATIENCE, "silent": 1, "ill": _PATIENCE // 2}
-"""What one check takes of that patience: an engine that has died does not come back, but its
-server may hang on its way out."""
+"""Cost of one check in that patience: a dead engine does not come back, but its server may hang on
+its way out."""
 
 
 class Killed(PolicyError):
@@ -210,7 +210,7 @@ class PolicyServer:
         return await self._fork_server.server()
 
     def _argv(self) -> list[str]:
-        """Of the fork server and so of all servers that it forks."""
+        """Command line of the fork server and so of all servers that it forks."""
         current = self.folder.current
         return launch.command(
             self._config, current, self._port, self._device, self._host, self._adapter,

@@ -26,7 +26,7 @@ RECOVERY_S = 300.0
 
 
 class SwapTarget(Protocol):
-    """What a swap needs of the server."""
+    """The part of the server that a swap needs."""
 
     @property
     def base_url(self) -> str: ...
@@ -94,7 +94,7 @@ class WeightSwap:
         self._recovery_s = recovery_s
         self._lock = asyncio.Lock()
         self._is_between = False
-        """What the server has loaded is not what it is named: nothing may be sampled."""
+        """True while the loaded weights are not those of the name: nothing may be sampled."""
 
     async def publish(self, version: int, weights: Path) -> float:
         """Serve `weights` (a safetensors file, or a folder of shards) as `version`.
@@ -113,7 +113,7 @@ class WeightSwap:
             return await asyncio.shield(asyncio.ensure_future(self._swap(version)))
 
     async def settle(self) -> None:
-        """What is current stays so: nothing else has to be kept."""
+        """Make the current version final: nothing else has to be kept."""
         async with self._lock:
             await asyncio.to_thread(self._folder.settle)
 

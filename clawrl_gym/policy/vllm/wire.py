@@ -1,4 +1,4 @@
-"""What is sent to vLLM and comes back, in its words, and what it means in ours.
+"""Requests to vLLM and its answers, and their conversion.
 
 An answer that lacks log-probs or versions is an error and never repaired.
 """
@@ -42,7 +42,7 @@ class StreamEvent(GenerationEnd, total=False):
 
 
 class ReplyAnswer(GenerationEnd, total=False):
-    """What /clawrl/reply answers: the prompt's ids behind those that the client knows, then the
+    """Answer of /clawrl/reply: the prompt's ids behind those that the client knows, then the
     reply."""
 
     prompt_ids: list[int]
@@ -56,7 +56,7 @@ class ReplyAnswer(GenerationEnd, total=False):
 
 
 def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> JsonObject:
-    """Of a request. `unspoken`: ids that are never sampled."""
+    """Sampling parameters of a request. `unspoken`: ids that are never sampled."""
     changed = sampling.changed
     params = {name: changed.pop(name) for name in ("temperature", "top_p", "max_tokens")}
     params["logprobs"] = 0  # of the sampled token only
@@ -124,7 +124,7 @@ class ReplyStream:
         """`already`: pieces of the same reply from a stream that broke off. `plain`: the deltas
         are all of the text."""
         self.version: int | None = None
-        """Of the adapter that samples it; None: vLLM says which weights do."""
+        """Version of the adapter that samples it; None: vLLM reports the weights' version."""
         self.prompt_ids = prompt_ids
         self.ended = False
         self.sampled_ids_T = [token for piece in already for token in piece.ids_T]
