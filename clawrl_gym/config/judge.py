@@ -44,8 +44,8 @@ class ReplyRule(Part):
     otherwise: bool = False
     """True: it applies only where no other rule does."""
     value: Literal[-1, 0, 1]
-    """Of the rules that apply, 0 wins over -1 and -1 over +1. Where none applies, the judge
-    abstains: the meaning is unknown."""
+    """Verdict of the rule. Where several apply, 0 wins over -1 and -1 over +1. Where none applies,
+    the judge abstains: the meaning is unknown."""
 
 
 class ResultRule(Part):
@@ -66,9 +66,9 @@ class ResultRule(Part):
     doubtless: bool = False
     """value=1: it does not apply where `judge.doubts` match anywhere in the result."""
     value: Literal[-1, 0, 1]
-    """Of the rules that apply, 0 wins over -1 and -1 over +1; but a failure beside a success that
-    is `of_contents` and of any tool (an exit code of 0) is a contradiction. The judge abstains
-    then, and for results without any rule."""
+    """Verdict of the rule. Where several apply, 0 wins over -1 and -1 over +1; but a failure beside
+    a success that is `of_contents` and of any tool (an exit code of 0) is a contradiction. The
+    judge abstains then, and for results without any rule."""
     weight: float | None = Field(None, gt=0, le=1)
     """Strength of the evidence; None: judge.tool_success_weight for a success, 1 for a failure."""
 
