@@ -154,7 +154,7 @@ _HOMES = {
     "trainers.token_loss": ("LossInputs", "TokenLoss"),
     "ui.report": ("write_report",),
 }  # fmt: skip
-"""Where each name lives."""
+"""Module of each name."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_HOME_OF)]

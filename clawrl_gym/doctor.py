@@ -87,7 +87,7 @@ def verdict(checks: Sequence[MachineCheck]) -> Text:
 
 
 def is_ready(checks: Sequence[MachineCheck]) -> bool:
-    """Nothing that is required is missing."""
+    """Whether nothing that is required is missing."""
     return all(check.status is not Status.MISSING for check in checks)
 
 

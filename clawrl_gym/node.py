@@ -174,7 +174,7 @@ def _count(text: str) -> int:
 
 
 class _Stopped(BaseException):
-    """By a signal."""
+    """Stopped by a signal."""
 
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)

@@ -109,7 +109,7 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _checked(folder: Path, may_be_new: bool = False) -> Path:
-    """Raises ConfigError for what cannot be a folder that is served in."""
+    """Raise ConfigError for what cannot be a folder that is served in."""
     if not folder.is_dir() and (not may_be_new or folder.exists()):
         raise ConfigError(
             f"got {str(folder)!r}, which is no folder, expected the one that is served in: give "

@@ -16,7 +16,7 @@ async def compare_plugins(plugins: Mapping[str, str]) -> None:
 
 
 def why_ended(error: Exception) -> str:
-    """As far as Ray knows."""
+    """Reason of an actor's end, as far as Ray knows."""
     if "running low on memory" in str(error):
         return ": Ray killed it, for the machine was low on memory"
     return ": it was killed, its memory was full, or its code crashed or called os._exit"

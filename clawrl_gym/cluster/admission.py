@@ -27,7 +27,7 @@ _DESCRIBE_S = 90.0
 _PREPARE_S = 1800.0
 """Images may have to be made."""
 _CLOCK_S = 5.0
-"""By how much a clock may differ before people are told."""
+"""Seconds that a clock may differ before people are told."""
 
 
 class Admission:
@@ -99,7 +99,7 @@ def _versions_here() -> dict[str, str]:
 
 
 def check_versions(there: dict[str, str], here: dict[str, str]) -> None:
-    """Raises ConfigError when something is another version there."""
+    """Raise ConfigError when something is another version there."""
     others = [name for name, version in here.items() if there.get(name) != version]
     if others:
         got = ", ".join(f"{name} {there.get(name)}" for name in others)
@@ -134,7 +134,7 @@ def parcels_of(env: EnvConfig) -> dict[str, Parcel]:
 
 
 def prepare(env: EnvConfig, keys: list[str], *parcels: Parcel) -> tuple[EnvConfig, list[str]]:
-    """On the node: the environment with its files here, proved by an episode's start; notes.
+    """Prepare a node: the environment with its files here, proved by an episode's start; notes.
 
     Raises ConfigError or EnvError.
     """

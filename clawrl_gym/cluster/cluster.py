@@ -78,9 +78,9 @@ class Cluster:
         self.address = self._config.address
         """HOST:PORT of the head of a joined cluster."""
         self.host = "127.0.0.1"
-        """Where other nodes reach this one."""
+        """Address of this node for the others."""
         self.nodes: tuple[Node, ...] = ()
-        """Those of a joined cluster that live."""
+        """Living nodes of a joined cluster."""
         self.own_node: str | None = None
         """The id of this machine's node in a joined cluster."""
 
@@ -250,7 +250,7 @@ def _has_crashed(folder: Path) -> bool:
 
 
 def _start_ray(folder: Path) -> None:
-    """With all that it and its actors put into temporary folders below `folder`."""
+    """Start Ray, with all that it and its actors put into temporary folders below `folder`."""
     joining.authenticate(secrets.token_hex(32))
     # Ray takes loopback for an address of the network, unless told that there is no other machine.
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -304,7 +304,7 @@ def _not_started(node: object, **settings: object) -> None:
 
 
 def _join_ray(member: Membership, modules: Iterable[str], folder: Path) -> None:
-    """Raises ConfigError where Ray is another version."""
+    """Join Ray. Raises ConfigError where it is another version."""
     redact.install([member.token])
     joining.authenticate(member.token)
     os.environ.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)

@@ -44,7 +44,7 @@ class Worker(EpisodeRunner, Protocol):
 
 
 class Environments:
-    """As many environments as there are slots; an asynchronous context manager."""
+    """A pool of environments, one for each slot; an asynchronous context manager."""
 
     def __init__(
         self,

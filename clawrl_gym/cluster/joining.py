@@ -19,7 +19,7 @@ from clawrl_gym.core.reach import why_closed
 
 TOKEN, TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 DEFAULT_TOKEN_FILE = "~/.ray/auth_token"
-"""Where Ray itself looks."""
+"""Ray's own default path."""
 _REACH_S = 3.0
 
 

@@ -47,7 +47,7 @@ class RayLearnerAway(RayLearner):
         super().__init__(setup)
 
     def _begin(self) -> None:
-        """It is placed by `ready`."""
+        """Do nothing: `ready` places it."""
 
     async def ready(self) -> None:
         import ray
@@ -90,7 +90,7 @@ class RayLearnerAway(RayLearner):
     async def _arrived(
         self, take: Callable[[Shipment, Path], None], shipment: Shipment, folder: Path
     ) -> None:
-        """Raises LearnerDied when its node went before all had come."""
+        """Receive a shipment. Raises LearnerDied when its node went before all had come."""
         import ray.exceptions
 
         try:

@@ -21,11 +21,11 @@ class Node:
     address: str
     host: str
     resources: Mapping[str, float] = field(compare=False)
-    """By Ray's names: `CPU`, `GPU`, and what its machine was joined with."""
+    """Resources by Ray's names: `CPU`, `GPU`, and those that its machine was joined with."""
 
     @property
     def label(self) -> str:
-        """To people."""
+        """Its name for people."""
         return f"{self.host} ({self.address})"
 
     @property

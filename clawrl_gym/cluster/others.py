@@ -61,7 +61,7 @@ def _unheard(_: str) -> None:
 
 
 def other_envs(config: RunConfig, say: Callable[[str], None] = _unheard) -> list[OtherEnv]:
-    """Those of `eval.also`, without the run's own. Raises ConfigError for what cannot be made."""
+    """Environments of `eval.also`, without the run's own. Raises ConfigError for failures."""
     from clawrl_gym.config.compose import compose
 
     own = [domain.env for domain in config.domains.values()]

@@ -34,9 +34,9 @@ class OwnGpus:
     """Division of one machine's GPUs."""
 
     engines: tuple[str, ...] | None = None
-    """None: whatever there is."""
+    """GPUs of the engines; None: whatever there is."""
     learner: str | None = None
-    """None: the learner is beside an engine."""
+    """GPU of the learner; None: it is beside an engine."""
 
 
 def own_gpus(config: CommandConfig, device: Device) -> OwnGpus:
@@ -79,7 +79,7 @@ def needs_of_engines(
 
 
 def engine_hosts(nodes: Sequence[Node]) -> list[Node]:
-    """Those that offer themselves to engines; where none does, those with a GPU."""
+    """Nodes that offer themselves to engines; where none does, those with a GPU."""
     return [node for node in nodes if node.has(ENGINE)] or [n for n in nodes if n.has(_GPU)]
 
 

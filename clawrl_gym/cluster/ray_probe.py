@@ -26,7 +26,7 @@ class Member(TypedDict):
     address: str
     is_head: bool
     is_here: bool
-    """Its Ray runs on this machine."""
+    """Whether its Ray runs on this machine."""
 
 
 class Answer(TypedDict, total=False):
@@ -37,7 +37,7 @@ class Answer(TypedDict, total=False):
     members: list[Member]
     error: str
     is_open: bool
-    """It answers whoever asks, with whatever token."""
+    """Whether it answers everybody, with whatever token."""
 
 
 def ask(address: str, environment: Mapping[str, str]) -> Answer:

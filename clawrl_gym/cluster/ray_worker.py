@@ -51,7 +51,7 @@ class RayWorker(EpisodeRunner):
         """Id of the process that is known to be ready."""
 
     async def ready(self) -> None:
-        """Raises ConfigError when plug-ins of the worker's process are not this one's."""
+        """Wait until it is ready. Raises ConfigError when its plug-ins are not this process's."""
         import ray.exceptions
 
         try:
@@ -65,8 +65,8 @@ class RayWorker(EpisodeRunner):
             raise
 
     async def run(self, spec: EpisodeSpec) -> Episode:
-        """Raises EnvError when the worker's process ends under it, WorkerRetired when it is about
-        to."""
+        """Run an episode. Raises EnvError when the worker's process ends under it, WorkerRetired
+        when it is about to."""
         import ray.exceptions
 
         try:

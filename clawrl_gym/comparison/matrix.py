@@ -38,7 +38,7 @@ class Cell:
     after: float | None
     """Mean over the seeds."""
     change: Difference | None
-    """None: before or after is not measured."""
+    """Change; None: before or after is not measured."""
     against_first: Difference | None
     """After, less after of the first recipe; None for itself."""
 

@@ -29,7 +29,7 @@ class Measurement:
     name: str
     folder: Path
     columns: Mapping[str, EvaluateConfig]
-    """By environment of the matrix."""
+    """Evaluations by environment of the matrix."""
     unit = "environments"
 
     @property
@@ -82,7 +82,7 @@ def slug(name: str) -> str:
 
 
 def folder_of(config: EvaluateConfig) -> Path:
-    """Where an environment's evaluation goes."""
+    """Folder of an environment's evaluation."""
     assert config.run.dir is not None  # by the plan
     return Path(config.run.dir)
 

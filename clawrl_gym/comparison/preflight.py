@@ -17,7 +17,7 @@ from clawrl_gym.recipe.model_size import compose_sized
 from clawrl_gym.run_folder.folder import RunFolder
 
 RecipePlans = dict[str, Preflight[RunConfig]]
-"""By recipe; those of which every run has ended are left out."""
+"""Plans by recipe; those of which every run has ended are left out."""
 
 
 def preflight_comparison(config: BenchConfig) -> tuple[list[PlannedRun], RecipePlans]:

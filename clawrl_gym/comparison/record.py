@@ -20,7 +20,7 @@ class RunRecord:
 
     arguments: tuple[str, ...]
     exit_code: int | None = None
-    """None: it runs, or the bench was stopped meanwhile."""
+    """Exit code; None: it runs, or the bench was stopped meanwhile."""
     wall_s: float = 0.0
     """Seconds of all its starts together."""
     starts: int = 0
@@ -42,7 +42,7 @@ class RunRecord:
 
 
 def read_record(path: Path) -> RunRecord | None:
-    """None when there is none. Raises ConfigError for one that cannot be read."""
+    """Read a record; None when there is none. Raises ConfigError for one that cannot be read."""
     if not path.exists():
         return None
     try:

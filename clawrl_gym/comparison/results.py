@@ -39,9 +39,9 @@ class EndedRun:
     record: RunRecord
     baseline: RunRecord
     after: RunRecord | None
-    """None: nothing is measured of a run that failed."""
+    """Record of the measurement; None: nothing is measured of a run that failed."""
     probe: RunRecord | None = None
-    """None: it learns from no hints."""
+    """Record of the probe; None: it learns from no hints."""
 
     @property
     def failures(self) -> dict[str, str]:
@@ -66,7 +66,7 @@ class RunResult:
 
     seed: int
     heldout: dict[str, Curve]
-    """By measure."""
+    """Held-out curves by measure."""
     training: dict[str, Curve]
     """Curves of episodes sampled since the update before, by measure."""
     lost: int = 0
@@ -74,7 +74,7 @@ class RunResult:
     after: Measured = field(default_factory=Measured)
     """Scores of its last weights."""
     tokens: int = 0
-    """That its updates learned from."""
+    """Tokens that its updates learned from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class RecipeResult:
 
     @property
     def episodes(self) -> int:
-        """That each run trained on."""
+        """Episodes that each run trained on."""
         return self.steps * self.episodes_per_update
 
     @property
@@ -138,7 +138,7 @@ class RecipeResult:
         return points_of([run.heldout.get(measure, {}) for run in self.runs])
 
     def training(self, measure: str, window: int = 1) -> list[SeedPoint]:
-        """The same of sampled episodes; each value is the mean of up to `window` updates."""
+        """Curves of sampled episodes; each value is the mean of up to `window` updates."""
         curves = [smooth(run.training.get(measure, {}), window) for run in self.runs]
         return points_of(curves)
 
@@ -147,7 +147,7 @@ class RecipeResult:
         return next((p.step for p in self.curve(self.main) if p.mean >= target), None)
 
     def less(self, baseline: RecipeResult) -> tuple[float, ...]:
-        """By how much the last main measure was above another recipe's, seed by seed."""
+        """Last main measure less that of another recipe, seed by seed."""
         subtrahends = {run.seed: last(run.heldout.get(self.main, {})) for run in baseline.runs}
         minuends = {run.seed: last(run.heldout.get(self.main, {})) for run in self.runs}
         pairs = [(own, subtrahends.get(seed)) for seed, own in sorted(minuends.items())]
@@ -222,7 +222,7 @@ def _tokens(run: PlannedRun) -> int:
 
 
 def _lost(row: MetricRow) -> int:
-    """In the evaluation after an update."""
+    """Lost tasks of the evaluation after an update."""
     return int(row.get(HELDOUT_LOST, 0))
 
 

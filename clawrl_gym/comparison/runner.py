@@ -41,7 +41,7 @@ class Commands:
 
 
 class RunWatcher(Protocol):
-    """Who follows runs and measurements."""
+    """Observer of runs and measurements."""
 
     def begins(self, run: PlannedRun | Measurement, how: str) -> None: ...
 
@@ -151,7 +151,7 @@ async def stop(process: asyncio.subprocess.Process) -> None:
 
 
 def check_settings(runs: Sequence[PlannedRun]) -> None:
-    """Raises ConfigError when a folder holds a run of other settings: they cannot be compared."""
+    """Raise ConfigError when a folder holds a run of other settings: they cannot be compared."""
     for run in runs:
         record = read_record(run.record_file)
         if record is not None and record.arguments != run.arguments:

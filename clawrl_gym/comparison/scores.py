@@ -21,7 +21,7 @@ _NO_SCORES = frozenset(
 )
 
 Scores = Mapping[str, float]
-"""By task."""
+"""Scores by task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Measured:
     values: dict[str, float] = field(default_factory=dict)
     """Means by measure, such as `terminal success` or `terminal pass@8`."""
     by_task: dict[str, Scores] = field(default_factory=dict)
-    """By measure: those that every task has."""
+    """Scores that every task has, by measure."""
     lost: int = 0
     """Tasks that infrastructure lost; in no mean."""
 

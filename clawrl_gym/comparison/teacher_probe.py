@@ -38,7 +38,7 @@ class ProbeRow:
     """First replies with one kind of hint."""
 
     hint: str
-    """In words."""
+    """Kind of hint, in words."""
     tasks: int
     liked: float
     low: float

@@ -23,7 +23,7 @@ class EndpointConfig(Part):
     base_url: str | None = None
     """Its address with /v1, such as http://127.0.0.1:8000/v1; None: `policy` is served."""
     key: str = "none"
-    """Sent as the bearer token."""
+    """Bearer token that is sent."""
     model: str = "default"
     """The model's name at the server."""
     max_tokens: int | None = Field(None, ge=1)

@@ -248,7 +248,7 @@ class LearnerConfig(Part):
     itself, the machine's last one; on a cluster (`ray.address`) on a node with the resource
     `learner`, else with a GPU. `beside`: on a cluster, with an engine (policy.placement=nodes)."""
     adapter: AdapterConfig | None = None
-    """None trains all weights; `learner=lora` sets one."""
+    """The adapter to train; None trains all weights. `learner=lora` sets one."""
     base: Literal["served", "float32", "bfloat16", "nf4"] = "served"
     """The frozen weights beside an adapter. `served`: in the element type of the model's files;
     `nf4`: linear layers in 4 bits (QLoRA, arXiv 2305.14314), which needs bitsandbytes."""

@@ -88,7 +88,7 @@ class RunConfig(CommandConfig):
     """One training run, whole."""
 
     env: AnyEnvConfig = Field(default_factory=usual_env_config)
-    """In a mixture the first one's, and so is `agent`."""
+    """The environment; in a mixture the first one's, and so is `agent`."""
     agent: AgentConfig = AgentConfig()
     mixture: dict[str, DomainConfig] = Field(default_factory=dict)
     """Environments that are trained on together, by name: env=[terminal,toolcall], with

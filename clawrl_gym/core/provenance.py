@@ -1,4 +1,4 @@
-"""Where and how a run was made: the exact command, the machine, the versions; kept in run.json.
+"""Origin of a run: the exact command, the machine, the versions; kept in run.json.
 
 Every start of a run adds one entry, so a resumed run shows all of its commands.
 """

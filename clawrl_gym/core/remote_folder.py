@@ -35,8 +35,8 @@ class RemoteFolder:
     """See the module's docstring."""
 
     def __init__(self, address: str) -> None:
-        """Raises ConfigError for what fsspec cannot reach from here, and for a password, which
-        would be kept wherever the address is."""
+        """Open an address. Raises ConfigError for one that fsspec cannot reach from here, and for
+        one with a password, which would be kept wherever the address is."""
         if urlsplit(address).password:
             raise ConfigError(
                 "got an address with a password, expected one without: give it where the "

@@ -60,7 +60,7 @@ class Tool(TypedDict, total=False):
 
 
 class ImageUrl(TypedDict):
-    """Where a picture is: a data URL, or its hash."""
+    """Address of a picture: a data URL, or its hash."""
 
     url: str
 
@@ -141,7 +141,7 @@ class VerdictDetail(TypedDict, total=False):
     said: str
     """The words that a rule matched."""
     language: str
-    """Their language, if not English: ISO 639-1."""
+    """Language of these words, if not English: ISO 639-1."""
     lasting: bool
     """True: the person also wants something for the future."""
     tool: str
@@ -217,7 +217,7 @@ class TaskRef:
     """The task's name for an environment: `reset(seed=seed, options={"task": id})`."""
 
     id: str | None
-    """None for an environment without named tasks: the seed alone chooses."""
+    """The task's name; None for an environment without named tasks: the seed alone chooses."""
     seed: int
     split: Split
     env: str = ""
@@ -281,7 +281,7 @@ class Verdict:
     turn_id: int
     kind: VerdictKind
     value: Literal[-1, 0, 1] | None
-    """None: the judge abstained; that is never 0 and never trained."""
+    """The verdict; None: the judge abstained, which is never 0 and never trained."""
     reward: float | None
     """Training uses it: the value, or a finer score that a person gave, in [-1, 1]."""
     detail: VerdictDetail
@@ -353,7 +353,7 @@ class Episode:
 
     session_id: str
     group_id: int | None
-    """None for an episode that is measured, not trained on."""
+    """Id of its group; None for an episode that is measured, not trained on."""
     task: TaskRef
     stop_reason: StopReason
     reward: float | None
@@ -419,7 +419,7 @@ class Lesson:
     """One turn of a sample, and the prompts under which a teacher scores its tokens."""
 
     start: int
-    """Where the turn's sampled tokens begin in `Sample.ids_T`."""
+    """Index in `Sample.ids_T` of the turn's first sampled token."""
     length: int
     """Sampled tokens of the turn."""
     prompts: tuple[list[int], ...]
@@ -449,7 +449,7 @@ class Sample:
     distill_T: list[float] = field(default_factory=list)
     """Weight of the distillation term on each token; empty when no token has any."""
     lessons: tuple[Lesson, ...] = ()
-    """Where `distill_T` is not 0: the prompts that the teacher reads instead."""
+    """Prompts that the teacher reads instead, where `distill_T` is not 0."""
     pictures: tuple[str, ...] = ()
     """Hashes of the pictures whose places are in the ids, in their order."""
     strength: float = 1.0

@@ -60,7 +60,7 @@ class EvaluationComparison:
         return [pair.sentence(self.names) for pair in self.pairs]
 
     def summary(self) -> str:
-        """In a few lines."""
+        """The result in a few lines."""
         figures = [
             f"{self.names[one.folder]:<32} {in_words(one.success)}, n = {len(one.measured)}"
             + "".join(f", {name} {estimate_words(own)}" for name, own in rewards_of(one))

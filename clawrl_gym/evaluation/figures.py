@@ -76,7 +76,7 @@ class TaskResult:
     samples: dict[int, Episode] = field(default_factory=dict)
     """The graded ones, without what was said."""
     shown: list[Attempt] = field(default_factory=list)
-    """Some of the samples, with what was said."""
+    """Some of the samples, with their transcripts."""
     lost: int = 0
     """Attempts that infrastructure ended."""
     why_lost: str | None = None
@@ -100,7 +100,7 @@ class TaskResult:
 
     @property
     def solved(self) -> bool:
-        """By the greedy episode."""
+        """Whether the greedy episode solved it."""
         return self.greedy is not None and self.greedy.episode.success
 
     @property
@@ -121,7 +121,7 @@ class TaskResult:
         )
 
     def pass_at(self, k: int) -> float | None:
-        """None where fewer than k samples are left."""
+        """pass@k; None where fewer than k samples are left."""
         n = len(self.samples)
         return pass_at_k(n, self.solved_samples, k) if n >= k else None
 
@@ -149,7 +149,7 @@ class EvaluationResult:
     folder: Path
     settings: Settings
     tasks: tuple[TaskResult, ...]
-    """Those that were tried, by name."""
+    """The tasks that were tried, by name."""
     is_complete: bool
 
     @property
@@ -171,7 +171,7 @@ class EvaluationResult:
 
     @property
     def measured(self) -> list[TaskResult]:
-        """Those with a greedy episode."""
+        """Tasks with a greedy episode."""
         return [task for task in self.tasks if task.greedy is not None]
 
     @property
@@ -209,12 +209,12 @@ class EvaluationResult:
 
     @property
     def samples(self) -> int:
-        """That each task was to have."""
+        """Samples that each task was to have."""
         return self.settings.samples
 
     @property
     def success(self) -> Estimate:
-        """With lost tasks in its interval, from all failed to all solved."""
+        """Success, with lost tasks in its interval, from all failed to all solved."""
         return success_of(self.measured, len(self.lost))
 
     @property
@@ -299,7 +299,7 @@ def pass_of(tasks: Iterable[TaskResult], k: int) -> Estimate:
 
 
 def read_result(folder: Path) -> EvaluationResult:
-    """Raises ConfigError where there is no evaluation, or it cannot be read."""
+    """Read an evaluation. Raises ConfigError where there is none, or it cannot be read."""
     settings = read_settings(folder)
     return EvaluationResult(
         folder, settings, tasks_of(each_attempt(folder)), (folder / EVALUATION_FILE).exists()

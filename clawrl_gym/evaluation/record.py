@@ -32,7 +32,7 @@ from clawrl_gym.evaluation.settings import (
 EPISODES_FILE = "episodes.jsonl"
 LOCK_FILE = "evaluation.lock"
 _SILENT_ATTEMPTS = 8
-"""So many attempts in a row that the policy failed end the evaluation: it is not there any more."""
+"""Attempts in a row without an answer that end the evaluation: the policy is gone."""
 _NOT_KEPT = ("group_id", "notice", "is_reported", "task", "transcript", "replaced")
 
 Key = tuple[str | None, int, str, int | None]
@@ -158,11 +158,11 @@ class EvaluationRecord:
 
     @property
     def progress(self) -> str:
-        """In words."""
+        """Progress in words."""
         return f"{self.graded_episodes} of {self.settings.episodes} episodes are graded"
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close it; idempotent."""
         self._lines.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -185,7 +185,7 @@ def check_folder(folder: Path, settings: Settings) -> Settings | None:
 
 
 def check_free(folder: Path) -> None:
-    """Raises ConfigError while another process evaluates there."""
+    """Raise ConfigError while another process evaluates there."""
     owner = holder_of(folder, LOCK_FILE)
     if owner is not None:
         raise ConfigError(in_use(folder, owner))

@@ -19,7 +19,7 @@ from clawrl_gym.evaluation.settings import SETTINGS_FILE
 from clawrl_gym.ui.text import number, reward_change
 
 Scores = Mapping[int, Mapping[str, float]]
-"""By the updates before an evaluation, and by task."""
+"""Scores by the number of updates before an evaluation, and by task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _measures(folder: Path) -> dict[str, Scores]:
 
 
 def _measure_pair(name: str, run: Scores, control: Scores) -> MeasurePair | None:
-    """None where the last evaluations have no task in common."""
+    """Compare a run with its control; None where the last evaluations have no task in common."""
     if not run or not control:
         return None
     ours, theirs = run[max(run)], control[max(control)]

@@ -35,7 +35,7 @@ _MAY_CHANGE = (
 )  # fmt: skip
 """Keys, and parts of the configuration, that say nothing about what is measured."""
 _DECIDES = ("rollout.episode_timeout_s", "policy.request_timeout_s")
-"""Those that do, whatever part they are in."""
+"""Keys that decide, whatever part they are in."""
 _EDGE_BYTES = 1 << 20
 
 
@@ -48,7 +48,7 @@ class Settings:
     weights: str | None
     """A mark of the weights; None of a server elsewhere."""
     tasks: int
-    """That are measured, once each."""
+    """Tasks that are measured, once each."""
     samples: int
     """Number of samples of each task, beside the greedy episode."""
     starts: tuple[Start, ...] = ()
@@ -71,7 +71,7 @@ class Settings:
             yield f"the weights in {model} are not those that were measured"
 
     def moves(self, other: Settings) -> str | None:
-        """That the server is at another address now; None where it is not."""
+        """A message that the server is at another address now; None where it is not."""
         was, now = (leaf(one.config, "endpoint.base_url") for one in (self, other))
         if was == now:
             return None
@@ -89,7 +89,7 @@ def settings_of(
 
 
 def read_settings(folder: Path) -> Settings:
-    """Raises ConfigError where there is none, or it cannot be read."""
+    """Read the settings. Raises ConfigError where there are none, or they cannot be read."""
     path = folder / SETTINGS_FILE
     if not path.is_file():
         missing = "" if folder.exists() else ", there is no such folder"
@@ -108,13 +108,13 @@ def read_settings(folder: Path) -> Settings:
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
-    """In one step. Raises OSError."""
+    """Write the settings in one step. Raises OSError."""
     values = {**asdict(settings), "starts": list(settings.starts)}
     replace_text(folder / SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False))
 
 
 def continued(before: Settings, now: Settings) -> Settings:
-    """The same evaluation, started once more. Raises ConfigError when it is not the same."""
+    """The settings to resume with. Raises ConfigError when it is not the same evaluation."""
     differences = list(before.differences(now))
     if differences:
         raise ConfigError(
@@ -131,7 +131,7 @@ def continued(before: Settings, now: Settings) -> Settings:
 
 
 def mark_of(model: Path) -> str:
-    """Which weights a folder holds: of each file its size, its beginning and its end.
+    """Fingerprint of a folder's weights: of each file its size, its beginning and its end.
 
     Raises ConfigError when they cannot be read.
     """

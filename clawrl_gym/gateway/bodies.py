@@ -27,7 +27,7 @@ from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import ChatRequest, CompletionRequest
 
 LARGE_BODY_BYTES = 64 * 2**10
-"""From this size on a body is read elsewhere; one of this size takes about 2 ms."""
+"""Size from which a body is read elsewhere; one of this size takes about 2 ms."""
 _ROOM_BYTES = 2**20
 """Bytes of a body beyond its prompt: unknown fields, thoughts that the template drops."""
 _END_S = 2.0

@@ -41,7 +41,7 @@ class _Counted:
 
 
 class Border:
-    """Who comes in, and what goes out when something fails."""
+    """Admission of requests, and the answers to failures."""
 
     def __init__(self, admission: Admission, stats: GatewayStats) -> None:
         self._admission = admission

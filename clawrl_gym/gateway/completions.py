@@ -164,7 +164,7 @@ def usage_of(turn: Turn) -> Usage:
 
 
 def finish_reason_of(turn: Turn) -> str:
-    """In OpenAI's words."""
+    """The finish reason in OpenAI's words."""
     has_calls = bool(turn.reply.get("tool_calls")) and turn.finish_reason == "stop"
     return "tool_calls" if has_calls else turn.finish_reason
 
@@ -217,7 +217,7 @@ class Completions:
         """Fields without effect that the log has named."""
 
     def check_model(self, name: str | None) -> None:
-        """Raises Refusal (404) for a model that is not served; None means the one."""
+        """Raise Refusal (404) for a model that is not served; None means the one."""
         if name is not None and name not in (ALIAS, self._model_name):
             wrong = f"got model {name[:100]!r}, expected {self._model_name!r}"
             raise Refusal(404, wrong, "model_not_found", "model")
@@ -232,7 +232,7 @@ class Completions:
             return await self._answer(request, call)
 
     async def linked(self, request: LinkedRequest) -> Json:
-        """The same for a session on a worker's link; its reply is whole."""
+        """Complete a request from a session on a worker's link; its reply is whole."""
         began_s = time.perf_counter()
         self._admission.check_rate(OWNER)
         self._admission.check_size(request.body)
@@ -270,8 +270,8 @@ class Completions:
         return raw, Origin(user, request.match_info.get("id"), request.headers)
 
     def _check(self, model: str | None, names: Sequence[str]) -> None:
-        """Raises Refusal (404) for another model. What has no effect is counted, and the log says
-        it once of each name."""
+        """Raise Refusal (404) for another model. What has no effect is counted, and the log says it
+        once of each name."""
         self.check_model(model)
         self._turns.stats.unread += len(names)
         for name in names:

@@ -48,7 +48,7 @@ class FeedbackRequest(Fields):
         return self
 
     def reward(self) -> float:
-        """In [-1, 1]."""
+        """The reward, in [-1, 1]."""
         if self.score is not None:
             return self.score
         return 1.0 if self.thumb == "up" else -1.0

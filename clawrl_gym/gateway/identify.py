@@ -1,4 +1,4 @@
-"""Which session does a request belong to, and is it a turn of the conversation?
+"""The session of a request, and whether it is a turn of the conversation.
 
 Session, in this order: the path, the header `X-Session-Id`, the body (`session_id`, or `session_id`
 in its `metadata`), a line that the client writes into its first message (`live.runtime_session`),
@@ -52,22 +52,22 @@ WINDOW = 16_384
 _LEFT_OUT = "\n\0\n"
 """Stands for the middle of a long text: no expression goes on behind it."""
 _GAP = ".*?"
-"""In the pattern of a transient block: whatever stands between its two ends."""
+"""In the pattern of a transient block: all text between its two ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request comes from."""
+    """Source of a request."""
 
     user: str = OWNER
-    """Whose key it brought."""
+    """User whose key it brought."""
     path_id: str | None = None
     """The session that its path names."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lowercase_headers(self) -> dict[str, str]:
-        """By their names in lower case."""
+        """Headers by their names in lower case."""
         return {name.lower(): value for name, value in self.headers.items()}
 
 
@@ -191,7 +191,7 @@ class Identifier:
         self._index.forget(session_id)
 
     def _by_runtime_line(self, branch: Branch) -> tuple[str, MatchedBy] | None:
-        """By a line in the first message; later ones may quote anybody's."""
+        """The id in a line of the first message; later ones may quote anybody's."""
         if not branch.messages or branch.messages[0].get("role") != "user":
             return None
         text = searched(text_of(branch.messages[0]))
@@ -226,7 +226,7 @@ def searched(text: str) -> str:
 
 
 def _whose(user: str, said: object) -> str:
-    """Whose conversation it is: the user by their key, and whom the client says besides."""
+    """Owner of a conversation: the user by their key, and the client's own user besides."""
     person = said if isinstance(said, str) else ""
     return person if user == OWNER else f"{user}\0{person}"
 
@@ -234,7 +234,7 @@ def _whose(user: str, said: object) -> str:
 def _explicit_id(
     path_id: str | None, headers: Mapping[str, str], body: Json
 ) -> tuple[str, MatchedBy] | None:
-    """As the client names it. What stands in `metadata` may be meant for somebody else."""
+    """The id that the client names. One in `metadata` may be meant for somebody else."""
     in_header = headers.get("x-session-id", "").strip()
     in_body = body.get("session_id")
     if path_id is not None:
@@ -296,7 +296,7 @@ class _Features:
     """The features of a request that rules look at."""
 
     texts: dict[str, str]
-    """By the name of the rule's pattern: `system`, `first_user`, `last_user`."""
+    """Texts by the name of the rule's pattern: `system`, `first_user`, `last_user`."""
     max_tokens: int | None
     has_tools: bool
 
@@ -323,7 +323,7 @@ class _Features:
 class _CompiledRule:
     name: str
     patterns: list[tuple[str, re.Pattern[str]]]
-    """By the name of the text in `_Features`."""
+    """Patterns by the name of the text in `_Features`."""
     max_tokens: int | None
     without_tools: bool | None
 

@@ -92,7 +92,7 @@ class _Link:
         self._under_way: dict[int, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Until it is lost; what is then under way is cancelled."""
+        """Run until it is lost; requests in flight are then cancelled."""
         sending = asyncio.create_task(self._outbox.run())
         reading = asyncio.create_task(self._read())
         try:

@@ -37,11 +37,11 @@ class LearningStats:
     """Judging and learning of the run that the gateway belongs to, since the start."""
 
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By who judged (rule, model, feedback) and the value in words."""
+    """Verdicts by judge (rule, model, feedback) and value in words."""
     abstentions: Counter[str] = field(default_factory=Counter)
-    """By who did."""
+    """Abstentions by judge."""
     samples: int = 0
-    """That updates were made of."""
+    """Samples in updates."""
     updates: int = 0
     refused: int = 0
     """Updates that the guards undid."""
@@ -99,7 +99,7 @@ class GatewayStats:
     asking: int = 0
     """Requests under way that are more than a look."""
     last_asked_s: float = field(default_factory=time.monotonic)
-    """When the last of them ended, by the monotonic clock; at first the start."""
+    """Time at which the last of them ended, by the monotonic clock; at first the start."""
 
     def quiet_for_s(self, now_s: float) -> float:
         """Seconds since the last request; 0 while one is in progress."""

@@ -27,7 +27,7 @@ class Quota:
         self._all_mb = 0.0
 
     async def check(self, user: str) -> None:
-        """Raises Refusal (507) where a live request of this user may add nothing more."""
+        """Raise Refusal (507) where a live request of this user may add nothing more."""
         if user != OWNER and self._per_user_mb is not None:
             stored_mb = await self._store.stored_bytes(user) / 2**20
             if stored_mb >= self._per_user_mb:

@@ -37,7 +37,7 @@ class Sender:
 
     user: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    """In lower case."""
+    """Headers, names in lower case."""
 
     @classmethod
     def of(cls, origin: Origin) -> Self:
@@ -53,12 +53,12 @@ class ReadRequest(Generic[R]):
     body: JsonObject
     """The fields that identify its session; of a request with pictures all but its messages."""
     messages: list[Message]
-    """With pictures as they were sent."""
+    """Messages, with pictures as they were sent."""
     has_pictures: bool = False
     chat: ChatBody | None = None
     """The chat template's input; None for a plain completion, and with pictures."""
     reading: Reading | None = None
-    """None with pictures: these get their names first."""
+    """The reading; None with pictures: these get their names first."""
     unread: tuple[str, ...] = ()
     """Names of what had no effect, in its messages, too."""
 

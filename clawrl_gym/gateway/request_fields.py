@@ -122,7 +122,7 @@ does not depend on them."""
 
 
 def refuse_fields(body: object) -> None:
-    """Raises Refusal (400) for the first field that wants what is not offered."""
+    """Raise Refusal (400) for the first field that wants what is not offered."""
     if not isinstance(body, dict):
         return
     for name in body.keys() & REFUSED.keys():

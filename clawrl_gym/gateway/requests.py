@@ -66,7 +66,7 @@ class Fields(BaseModel):
 
     @classmethod
     def check_offered(cls, body: object) -> None:
-        """Raises Refusal for fields that want what is not offered."""
+        """Raise Refusal for fields that want what is not offered."""
 
 
 class _FirstError(FailFast):
@@ -94,7 +94,7 @@ class Labels(Fields):
 
     @property
     def is_live(self) -> bool:
-        """It is no episode of ours."""
+        """Whether it is not an episode of ours."""
         return self.task_id is None and self.group_id is None
 
 
@@ -109,7 +109,7 @@ class StreamOptions(Fields):
     include_usage: bool | None = None
     continuous_usage_stats: Literal[False] | None = None
     include_obfuscation: bool | None = None
-    """Without effect: the pieces of a stream are as long as they are."""
+    """No effect: the pieces of a stream are as long as they are."""
 
 
 class GenerationRequest(Fields):
@@ -304,7 +304,7 @@ class CompletionRequest(GenerationRequest):
 
 
 def renderable(message: Message) -> Message:
-    """As chat templates can read it: each call has its arguments as one JSON object.
+    """The message as chat templates can read it: each call's arguments as one JSON object.
 
     A reply that the token limit cut off in its call comes back so, and its conversation must be
     able to go on. What clients usually send is left as it is.
@@ -368,7 +368,7 @@ def labels_of(headers: Mapping[str, str]) -> Labels:
 
 
 def session_id_of(text: str) -> str:
-    """Raises Refusal (400) for what cannot name a session."""
+    """A valid session id. Raises Refusal (400) for a text that is none."""
     if _SESSION_ID.fullmatch(text) is None:
         raise Refusal(
             400,

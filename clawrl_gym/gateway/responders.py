@@ -39,7 +39,7 @@ Stable = Callable[[list[Message]], list[Message]]
 
 
 class NotReady(TypedDict):
-    """Nothing came yet."""
+    """Answer when nothing came yet."""
 
     ready: Literal[False]
 
@@ -54,7 +54,7 @@ class NextState(TypedDict):
 
 
 class Responder:
-    """Somebody who answers one session."""
+    """A client that answers one session."""
 
     def __init__(self, session_id: str, stable: Stable, absent_s: float) -> None:
         self.id = uuid4().hex
@@ -74,7 +74,7 @@ class Responder:
 
     @property
     def is_absent(self) -> bool:
-        """Nothing was heard of the environment for long."""
+        """Whether nothing was heard of the environment for long."""
         return time.monotonic() - self._last_contact_s > self._absent_s
 
     async def reply(self, messages: list[Message], tools: list[Tool]) -> Message | None:
@@ -145,7 +145,7 @@ def _after_last_reply(messages: list[Message]) -> list[Message]:
 
 
 class Responders:
-    """Who answers which session, and who waits for one."""
+    """The responders of sessions, and the requests that wait for one."""
 
     def __init__(self, stable: Stable = lambda messages: messages, absent_s: float = ABSENT_S):
         self._stable = stable
@@ -193,7 +193,7 @@ class Responders:
         return claim.result() if claim.done() else None
 
     def by_id(self, seat_id: str) -> Responder:
-        """Raises Refusal (404) for an unknown one."""
+        """The responder with this id. Raises Refusal (404) for an unknown one."""
         if seat_id not in self._by_id:
             raise Refusal(404, f"there is no seat {seat_id[:80]!r}", "seat_not_found")
         return self._by_id[seat_id]

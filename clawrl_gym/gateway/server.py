@@ -69,7 +69,7 @@ class OutagesRequest(Fields):
 
     last_s: float = Field(3600.0, ge=0, allow_inf_nan=False)
     session_id: str | None = None
-    """Whose slow replies are told, too."""
+    """Session whose slow replies are reported, too."""
 
 
 class Gateway:

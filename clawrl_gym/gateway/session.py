@@ -55,7 +55,7 @@ class TurnRequest:
     session: Session
     identity: Identity
     messages: list[Message]
-    """As they were sent."""
+    """Messages as they were sent."""
     arrived_s: float
     life: int
     """The session's life that it came into."""
@@ -79,7 +79,7 @@ class Session:
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Locked while it is read, opened, ended or deleted."""
     is_loaded: bool = False
-    """It is in the store and its turns are here."""
+    """True once it is in the store and its turns are here."""
     is_rollout: bool = False
     ended: bool = False
     life: int = 0
@@ -93,7 +93,7 @@ class Session:
     counted_bytes: int = 0
     """The size that was last counted for it."""
     _requests: list[TurnRequest] = field(default_factory=list)
-    """Those since the oldest that is under way, in the order of their arrival."""
+    """Requests since the oldest in flight, in order of arrival."""
     _warm: OrderedDict[int, WarmTurn] = field(default_factory=OrderedDict)
     _equal_requests: dict[bytes, _EqualRequests] = field(default_factory=dict)
 
@@ -131,7 +131,7 @@ class Session:
         return [another for another in later if another.identity.kind == "main"]
 
     def check(self, life: int) -> None:
-        """Raises Refusal (409) for what belongs to a session that is over."""
+        """Raise Refusal (409) for what belongs to a session that is over."""
         if life != self.life:
             raise Refusal(
                 409, f"session {name_of(self.id)!r} was deleted meanwhile: ask again",
@@ -183,7 +183,7 @@ class Session:
         return self.graph.straight_next_state(branch)
 
     def begin_rollout(self) -> None:
-        """It is new: nothing of it is in the store but that it began."""
+        """Begin a new episode: nothing of it is in the store but that it began."""
         self.is_rollout = self.is_loaded = True
 
     def add(self, node: TurnNode, turn: Turn) -> None:
@@ -207,7 +207,7 @@ class Session:
         return PreviousTurn(warm.whole(), node.rendering)
 
     def drop_turns(self) -> None:
-        """Nothing follows them any more."""
+        """Drop turns that nothing follows any more."""
         self.graph.clear()
         self._warm.clear()
 
@@ -228,7 +228,7 @@ class WarmTurn:
     """A turn that is kept whole, its streams as arrays: lists take ten times as much."""
 
     turn: Turn
-    """Without its streams."""
+    """The turn without its streams."""
     prompt_ids_T: array[int]
     sampled_ids_T: array[int]
     logprobs_T: array[float]

@@ -63,7 +63,7 @@ class SessionCache:
         self._sessions: dict[str, Session] = {}
         self._idle: OrderedDict[str, Session] = OrderedDict()
         self._idle_rollouts: OrderedDict[str, Session] = OrderedDict()
-        """Those that have not ended."""
+        """Idle episodes that have not ended."""
         self.size_bytes = 0
 
     def __len__(self) -> int:

@@ -49,7 +49,7 @@ class ListRequest(Fields):
 
     limit: int = Field(100, ge=1, le=10_000)
     open: bool = False
-    """Only sessions that have not ended."""
+    """True: only sessions that have not ended."""
     user: str | None = None
     """The owner's choice; None: everybody's."""
 
@@ -126,7 +126,7 @@ class SessionsApi:
         return web.json_response(await self._end(named_session(request), body, labels))
 
     async def linked_end(self, request: LinkedRequest) -> Json:
-        """The same on a worker's link."""
+        """End a session on a worker's link."""
         labels = labels_of(request.headers)
         session_id = session_id_of(request.session_id)
         body = await self._admission.bodies.json(request.body, Sender(OWNER))

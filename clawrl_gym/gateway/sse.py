@@ -108,7 +108,7 @@ class EventStream:
             await asyncio.sleep(max(due_s - now_s, self._pace.keep_alive_s / 10))
 
     async def _comment(self) -> None:
-        """Only onto an empty buffer: it never waits, and so never beside the reply."""
+        """Send a comment if the buffer is empty: it never waits, and so never beside the reply."""
         transport = self._request.transport
         if transport is not None and not transport.get_write_buffer_size():
             with suppress(ConnectionError):

@@ -464,7 +464,7 @@ class PartialReply:
         return await make_prompt(render, body, self.previous, self.history, max_tokens)
 
     def message(self) -> Message:
-        """As the client has seen it."""
+        """The message as the client has seen it."""
         return message_of(piece.delta for piece in self._pieces)
 
     def interrupted(self) -> Generation:

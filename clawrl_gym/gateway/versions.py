@@ -27,7 +27,7 @@ class VersionJson(TypedDict):
 
     version: int
     created_s: float | None
-    """None for what the run, or the user, began with."""
+    """Unix time; None for the weights that the run, or the user, began with."""
     returned_to: int | None
     """The version that these weights had first; None where they were new."""
     pins: NotRequired[list[str]]
@@ -35,7 +35,7 @@ class VersionJson(TypedDict):
 
 
 class VersionKeeper(Protocol):
-    """Who learns."""
+    """The learner's side of versions."""
 
     async def versions(self, user: str) -> list[VersionJson]:
         """Raises ConfigError for somebody who has none of their own."""
@@ -68,7 +68,7 @@ class VersionsApi:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self.keeper: VersionKeeper | None = None
-        """None while nobody learns."""
+        """The keeper; None while nobody learns."""
 
     async def list(self, request: web.Request) -> web.Response:
         """GET /v1/versions?user=, the oldest first."""
@@ -123,7 +123,7 @@ class VersionsApi:
 
 
 def _version(request: web.Request) -> int:
-    """That in the path. Raises Refusal (400)."""
+    """The version in the path. Raises Refusal (400)."""
     text = request.match_info["version"]
     if not text.isdecimal() or len(text) > 18:
         raise Refusal(400, f"got the version {text[:40]!r}, expected a number", "bad_version")
@@ -131,7 +131,7 @@ def _version(request: web.Request) -> int:
 
 
 def _whose(request: web.Request) -> str:
-    """Whose versions are meant. Raises Refusal for another's than the caller's (403)."""
+    """The user whose versions are meant. Raises Refusal for another's than the caller's (403)."""
     caller, asked = caller_of(request), asked_user(request)
     if caller != OWNER and asked not in (None, caller):
         raise Refusal(
@@ -141,6 +141,6 @@ def _whose(request: web.Request) -> str:
 
 
 def _forget(returning: asyncio.Future[int]) -> None:
-    """Its error is told in the run's own words, too, where nobody waits for it any more."""
+    """Ignore its error, which is in the run's log too, where nobody waits for it any more."""
     if not returning.cancelled():
         returning.exception()

@@ -23,7 +23,7 @@ _BY_VALUE: dict[int | None, Outcome] = {1: "+1", 0: "0", -1: "-1", None: "abstai
 
 
 def outcome_of(verdict: Verdict | None) -> Outcome:
-    """None: nobody was asked."""
+    """The outcome of a verdict; None: nobody was asked."""
     return NOT_JUDGED if verdict is None else _BY_VALUE[verdict.value]
 
 
@@ -33,10 +33,10 @@ class Rejudged:
 
     turn_id: int
     before: Outcome
-    """By the run's own judge."""
+    """Outcome by the run's own judge."""
     now: Outcome
     person: Outcome
-    """By explicit feedback."""
+    """Outcome by explicit feedback."""
     weight: float
     """Strength of the evidence of the present verdict."""
     by: str
@@ -48,7 +48,7 @@ class Rejudged:
 
     @property
     def has_turned_round(self) -> bool:
-        """From good to bad, or from bad to good."""
+        """Whether it changed from good to bad, or from bad to good."""
         return self.has_flipped and self.before in _CLEAR and self.now in _CLEAR
 
 
@@ -90,7 +90,7 @@ class Agreement:
 
     @property
     def turned_round(self) -> list[Rejudged]:
-        """Those of the flips that went from good to bad, or from bad to good."""
+        """The flips from good to bad, or from bad to good."""
         return [turn for turn in self.flips if turn.has_turned_round]
 
 

@@ -49,7 +49,7 @@ class Completion:
     """One answer."""
 
     text: str
-    """As sampled; reasoning, where a server leaves it in, is part of it."""
+    """Sampled text; reasoning, where a server leaves it in, is part of it."""
     finished: bool
     """False: it was cut off."""
 
@@ -60,7 +60,7 @@ class ChatModel(Protocol):
     async def complete(
         self, messages: list[Message], temperature: float, max_tokens: int
     ) -> Completion:
-        """Raises PolicyError; ContextError when the messages are too long."""
+        """Sample one answer. Raises PolicyError; ContextError when the messages are too long."""
         ...
 
 
@@ -186,7 +186,7 @@ def _arguments(call: object) -> str:
 
 
 def _without_system(messages: list[Message]) -> list[Message]:
-    """The same, with all that stands before the first message of a person in it."""
+    """The messages, with all instructions before the first person's message moved into it."""
     instructions = [text_of(message) for message in messages if message["role"] == "system"]
     first, *others = [message for message in messages if message["role"] != "system"]
     content = "\n\n".join([*instructions, text_of(first)])

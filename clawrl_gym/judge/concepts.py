@@ -23,7 +23,7 @@ _SIGNS = "?!"
 _NEAR = 7
 """Meanings from one to another that is near."""
 Meaning = tuple[int, str]
-"""Where it begins, and its name."""
+"""Position and name of a meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Concepts:
         return combined(self.meanings(plain), plain)
 
     def meanings(self, plain: str) -> list[Meaning]:
-        """In the order of the text."""
+        """Meanings in the order of the text."""
         return sorted(self._meanings(plain))
 
     def _meanings(self, plain: str) -> Iterator[Meaning]:
@@ -86,7 +86,7 @@ def combined(meanings: Sequence[Meaning], plain: str) -> set[str]:
 
 @cache
 def concepts(spelt: Callable[[str], str]) -> Concepts:
-    """Those that come with the package, in a spelling."""
+    """The concepts that come with the package, in a spelling."""
     words: dict[str, tuple[str, ...]] = {}
     beginnings: dict[str, tuple[str, ...]] = {}
     anywhere: dict[str, tuple[str, ...]] = {}

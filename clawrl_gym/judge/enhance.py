@@ -94,7 +94,7 @@ class Enhancer:
         return distinct
 
     async def _enhanced(self, turn: Turn, hints: list[str]) -> list[list[int]]:
-        """In the order of the hints; one that cannot be put into the prompt is left out."""
+        """Prompts with hints, in the order of the hints; those that do not fit in are left out."""
         used_T = turn.prompt_ids_T
         plain_T: list[int] | None = None
         prompts: list[list[int]] = []

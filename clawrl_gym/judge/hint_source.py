@@ -29,7 +29,7 @@ class HintSource(Protocol):
     """Teaches in words what a next state says about the turn before it."""
 
     async def hints(self, case: Case) -> Sequence[str]:
-        """None at all when there is nothing to teach. May raise or be slow."""
+        """Hints for a case; empty when there is nothing to teach. May raise or be slow."""
         ...
 
 

@@ -64,7 +64,7 @@ def without_idle(text: str, named: frozenset[str], command: str = "") -> str:
 
 
 def _quotation(match: re.Match[str]) -> str:
-    """Its words for failures are somebody else's."""
+    """Remove a quotation: its words for failures are somebody else's."""
     return _TROUBLE.sub(_IN_PLACE, match.group())
 
 

@@ -30,7 +30,7 @@ class Case:
     """The last words of the user before the reply; empty when there are none."""
     reply: Message
     next_state: list[Message]
-    """Without what clients put around a person's words; empty messages are gone."""
+    """Messages without what clients put around a person's words; empty ones are gone."""
     tools: tuple[Tool, ...] = ()
     """Tools that the request offered, in OpenAI's form."""
     observed: bool = False

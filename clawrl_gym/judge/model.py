@@ -26,7 +26,7 @@ from clawrl_gym.judge.votes import Value, gather_until, is_certain, majority, pa
 _SHARE_OF_TIME = 0.9
 """After this share of the deadline a verdict is made of what has come."""
 _AGAIN_TEMPERATURE = 0.6
-"""At least, for a vote that is asked for again: a greedy model would only repeat itself."""
+"""Least temperature for a repeated vote: a greedy model would only repeat itself."""
 _SHORTEST_QUOTE = 200
 _EXCERPT_CHARS = 300
 
@@ -69,7 +69,7 @@ class ModelJudge:
 
     @classmethod
     def check_config(cls, config: JudgeConfig) -> None:
-        """Raises ConfigError for what is wrong before anything starts."""
+        """Raise ConfigError for what is wrong before anything starts."""
         if not (config.instructions and config.hint_instructions):
             raise ConfigError(
                 "got a judge of type model without instructions, expected those of "

@@ -117,7 +117,7 @@ def _fitting(parts: Iterable[str], separator: str, most_chars: int) -> str:
 
 
 def _line(text: str) -> str:
-    """On one line, and without anything that a chat template takes for control."""
+    """The text on one line, without anything that a chat template takes for control."""
     plain = _COLOUR.sub("", text)
     printable = "".join(sign if sign.isprintable() else " " for sign in plain)
     return " ".join(as_data(printable).split())

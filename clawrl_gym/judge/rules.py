@@ -49,7 +49,7 @@ class RuleJudge:
 
     @classmethod
     def check_config(cls, config: JudgeConfig) -> None:
-        """Raises ConfigError for what is wrong before anything starts."""
+        """Raise ConfigError for what is wrong before anything starts."""
         cls(config)
 
     async def judge(self, case: Case) -> Verdict:
@@ -131,7 +131,7 @@ _DECIDING_ORDER = (-1, None, 1, 0)
 
 
 def _deciding(findings: list[_HintedFinding]) -> list[_HintedFinding]:
-    """Those with the value that decides."""
+    """The findings with the value that decides."""
     values = {each.finding.value for each in findings}
     value = next((value for value in _DECIDING_ORDER if value in values), None)
     return [each for each in findings if each.finding.value == value]

@@ -37,7 +37,7 @@ def stems_of(text: str) -> set[str]:
 
 
 def numbers_of(text: str) -> set[str]:
-    """In one way of writing."""
+    """The numbers of a text, in one spelling."""
     plain = unicodedata.normalize("NFKC", text[:READ_CHARS])
     numbers = (_THOUSANDS.sub("", number) for number in NUMBER.findall(plain))
     return {number.replace(",", ".").lstrip("0") for number in numbers}

@@ -223,7 +223,7 @@ def output_that_ended_well(answer: object) -> str | None:
 
 
 def _says_failed(fields: Json) -> bool:
-    """By a field that stands for the call."""
+    """Whether a field that stands for the call says that it failed."""
     if any(_is_error(key, value) for key, value in fields.items()):
         return True
     if any(_is_false(fields[key]) for key in _DONE & fields.keys()):

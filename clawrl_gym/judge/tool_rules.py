@@ -51,11 +51,11 @@ _CHECKS = re.compile(
     r"(?:^|_)(?:check|scan|lint|valid|verif|audit|detect|diagnos|inspect|test|plagiar|monitor"
     r"|conflict|duplicate|error|problem|issue|fail|alert|incident|blocker|diff|compare)"
 )
-"""In the names of tools that look for what should not be there."""
+"""Names of tools that look for what should not be there."""
 _WORD = re.compile(r"[^\s;|&()\"'`<>]+")
 _COMPLAINS = re.compile(r"^(?:\S*/)?([\w.+-]+): ", re.MULTILINE)
 _SHELL_NAMES = frozenset(("bash", "sh", "zsh", "dash", "sudo", "ssh", "timeout"))
-"""Who complains of a command, beside its programs."""
+"""Programs that complain of a command, beside its own."""
 _CLIENTS = frozenset(
     ("git", "gh", "docker", "podman", "kubectl", "oc", "npm", "pip", "pip3", "apt", "brew")
 )
@@ -81,7 +81,7 @@ class ToolUse:
 
     @property
     def plain_name(self) -> str:
-        """In small letters, without a server's name: `mcp__files__readFile` is read_file."""
+        """Its name in lower case, without a server's name: `mcp__files__readFile` is read_file."""
         return _CAPITAL.sub("_", _SERVER.sub("", self.name)).lower().replace("-", "_")
 
 
@@ -291,7 +291,7 @@ def _optional(pattern: str | None, words: Words) -> re.Pattern[str] | None:
 
 
 def _unwrapped(text: str) -> str:
-    """Without the element that a client puts around a whole result."""
+    """The text without the element that a client puts around a whole result."""
     element = _ELEMENT.fullmatch(text)
     return element["inside"].strip() if element else text
 

@@ -37,8 +37,8 @@ class VerdictMaker:
         self._timeout_s = config.timeout_s
         self._room = asyncio.Semaphore(config.concurrency)
         self.counters: Counter[str] = Counter()
-        """Since the start: verdicts by value (positive, neutral, negative) and abstentions; `hints`
-        (verdicts with one), `hints_asked`, `hints_refused`; `votes`, `votes_invalid`,
+        """Counts since the start: verdicts by value (positive, neutral, negative) and abstentions;
+        `hints` (verdicts with one), `hints_asked`, `hints_refused`; `votes`, `votes_invalid`,
         `votes_retried`; `agree` and `disagree` with the rules, where both are clear."""
 
     async def verdict(self, turn: Turn, next_state: list[Message]) -> Verdict:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 _VOTE = re.compile(r"[+-]?1(?:\.0+)?|0(?:\.0+)?")
 _BOXED = r"\boxed"
 _IN_BOX = re.compile(r"\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
-"""Its content, with what it nests itself."""
+"""Content of a LaTeX box, with nested braces."""
 _STYLE = re.compile(r"\\[a-zA-Z]+\s*\{(.*)\}", re.DOTALL)
 _SPACE = re.compile(r"\\[ ,;:!]|[${}()\\~]")
 """LaTeX's forms of space and brackets."""

@@ -18,12 +18,12 @@ class Abilities:
     """Abilities of a local model."""
 
     template: TemplateReport | None
-    """None: it cannot be rendered with plain texts."""
+    """Report on the chat template; None: it cannot be rendered with plain texts."""
     pictures: bool
     context: int | None
     """Tokens; None where its configuration is silent."""
     end_tokens: tuple[str, ...]
-    """At which a reply ends."""
+    """Tokens at which a reply ends."""
 
     @property
     def shows_tools(self) -> bool:
@@ -54,7 +54,7 @@ class Abilities:
 
 
 def abilities_of(folder: Path) -> Abilities | None:
-    """None where there is no model."""
+    """Abilities of a folder's model; None where there is none."""
     if not (folder / "config.json").is_file():
         return None
     return Abilities(

@@ -64,7 +64,7 @@ class Deltas:
         layers = {name.rpartition(".lora_")[0] for name in self._tensors}
         weights = {layer: f"{layer.removeprefix(BEFORE_NAMES)}.weight" for layer in layers}
         self.left = {names.get(weight, weight): layer for layer, weight in weights.items()}
-        """Those that were not taken yet."""
+        """Deltas that were not taken yet."""
 
     def add_to(self, weight: Tensor, name: str) -> Tensor:
         """The sum, in float32; a weight that the adapter leaves alone as it is."""
@@ -112,7 +112,7 @@ def write_sum(
 
 
 def _type(name: str | None) -> torch.dtype | None:
-    """None for what is no element type of weights, such as `auto`."""
+    """The torch type; None for what is not an element type of weights, such as `auto`."""
     import torch
 
     found = getattr(torch, name or "", None)

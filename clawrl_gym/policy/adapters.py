@@ -65,7 +65,7 @@ class Adapter:
     version: int
     folder: Path
     requests: int = 0
-    """Those that it answers now."""
+    """Number of requests that it answers now."""
     is_over: bool = False
     """A newer one serves: it leaves with its last request."""
 

@@ -40,12 +40,12 @@ class TemplateReport:
     """The prompt after a reply begins with the prompt before it, and the reply."""
     extends_with_tools: bool
     keeps_thoughts: bool
-    """Those of a reply that another message of a person follows."""
+    """Whether thoughts stay in a reply that another message of a person follows."""
     ends: str
     """Text after a reply."""
     shows_tools: bool = True
     shows_thoughts: bool = True
-    """Its models think before they speak, or their thoughts have a place."""
+    """Whether its models think before they speak, or their thoughts have a place."""
     takes_system: bool = True
     """False: it refuses a system message, or leaves it out."""
     own_system: str = ""

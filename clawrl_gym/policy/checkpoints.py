@@ -25,7 +25,7 @@ LEARNER = "learner"
 
 
 def checkpoint_dir(checkpoints: Path, version: int) -> Path:
-    """Where the checkpoint after update `version` lies, or will."""
+    """Folder of the checkpoint after update `version`, existing or not."""
     return checkpoints / f"{version:06d}"
 
 

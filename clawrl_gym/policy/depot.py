@@ -45,7 +45,7 @@ class Depot:
                 await asyncio.to_thread(self._folder.create, self._model_dir, version, weights)
 
     async def source(self) -> ModelSource:
-        """Which model it is."""
+        """The model's source."""
         async with self._busy:
             if self._source is None:
                 self._source = await asyncio.to_thread(source_of, self._model_dir, self._model)
@@ -78,13 +78,13 @@ class Depot:
                 self._own_weights = False
 
     async def settle(self) -> None:
-        """Nothing but what is current has to be kept."""
+        """Keep only what is current."""
         async with self._busy:
             self._staged.clear()
             await asyncio.to_thread(self._folder.settle)
 
     def of_version(self, version: int) -> Path:
-        """Where weights lie."""
+        """Folder of a version's weights."""
         return self._folder.of_version(version)
 
     async def _weights(self, version: int) -> Shipment:

@@ -35,13 +35,13 @@ class EngineSetup:
     """Settings and files of one engine."""
 
     config: PolicyConfig
-    """Its own: its port, its share of a GPU."""
+    """Its own configuration: its port, its share of a GPU."""
     model: Path | None
     """Folder of `policy.model`; None where its class loads none."""
     folder: Path
     """For what it serves from. It need not be there."""
     log: Path
-    """Where what it says is kept."""
+    """Log file of its output."""
     on_phase: OnPhase
     hold: Hold = nullcontext
     """Entered while its requests are paused."""
@@ -51,7 +51,7 @@ class EngineSetup:
     """The form of the `adapters` that it serves; None: it serves weights."""
     adapters: Adapters | None = None
     host: str = LOOPBACK
-    """Where it listens, if it does."""
+    """Host where it listens, if it does."""
     key: str | None = None
     """API key of its server, if it has one; None: it makes one."""
 
@@ -62,7 +62,7 @@ class Connection:
 
     max_connections: int
     with_pictures: WithPictures | None = None
-    """None: it is shown none."""
+    """Puts pictures into messages; None: it is shown none."""
     unspoken: Sequence[int] = ()
     """Ids that stand for pictures and are never sampled."""
 
@@ -93,7 +93,7 @@ class Engine(Protocol):
 
     @property
     def alive(self) -> bool:
-        """It has answered, and is there: what becomes current now must be loaded by it."""
+        """Whether it has answered, and is there: what becomes current now must be loaded by it."""
         ...
 
     @property
@@ -134,7 +134,7 @@ class Engine(Protocol):
         raise self._unable("weights")
 
     def of_version(self, version: int) -> Path:
-        """Where weights that it has taken in lie on this machine."""
+        """Local folder of weights that it has taken in."""
         raise self._unable("weights")
 
     async def switch(self, version: int) -> float:
@@ -167,7 +167,7 @@ class Engine(Protocol):
 
     @property
     def base_url(self) -> str:
-        """Where it answers. Raises PolicyUnavailable while that is nowhere."""
+        """Its address. Raises PolicyUnavailable while it has none."""
         raise self._unable("nodes")
 
     @classmethod

@@ -53,8 +53,8 @@ class EngineHost:
         cache: Path | None = None,
         news_s: float = _NEWS_S,
     ) -> None:
-        """It listens at `address`; `get` fetches the chunks of shipments. After `news_s` with
-        nothing to tell it says so."""
+        """Host an engine at `address`; `get` fetches the chunks of shipments. After `news_s`
+        without news it says so."""
         cache = cache or cache_root()
         self._get = get
         self._news_s = news_s
@@ -91,7 +91,7 @@ class EngineHost:
         return self._model is not None
 
     async def take_model(self, shipment: Shipment) -> None:
-        """Raises ShipmentError."""
+        """Receive the model. Raises ShipmentError."""
         self._model = await asyncio.to_thread(self._finder.take, shipment, self._get)
 
     async def start(self, version: int, weights: Shipment | None) -> str:

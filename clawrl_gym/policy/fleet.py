@@ -33,7 +33,7 @@ P = TypeVar("P", bound=HasMetrics)
 
 
 class Fleet(Generic[P]):
-    """Which policy answers which session."""
+    """Assigns sessions to policies."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class Sampling:
     max_tokens: int
     """Longest reply; the context may end it sooner."""
     seed: int | None = None
-    """None draws from the engine's own stream."""
+    """Seed; None draws from the engine's own stream."""
     stop: tuple[str, ...] = ()
     """Texts that end the reply; the ids keep them, the message does not."""
     stop_token_ids: tuple[int, ...] = ()
@@ -131,7 +131,7 @@ class ChatReply:
     prompt_ids_T: list[int]
     """UNKNOWN_ID for each where the engine tells none: then nothing can be joined to it."""
     whole: tuple[Generation, Message] | None
-    """None: the prompt does not begin as it had to, and nothing was generated."""
+    """The reply; None: the prompt does not begin as it had to, and nothing was generated."""
 
 
 class ToolCallDelta(ToolCall):
@@ -164,12 +164,13 @@ class Piece:
     versions_T: list[int] = field(default_factory=list)
     """Versions of the ids, for a reply that breaks off; empty when they come with the end."""
     prompt_ids_T: list[int] | None = None
-    """On the first piece of `stream_chat`, which has no other ids."""
+    """Prompt ids on the first piece of `stream_chat`, which has no other ids."""
 
 
 LEAST_TEMPERATURE = 0.1
-"""Below it replies are not trained on: they are almost greedy, vLLM draws the coldest of them in
-another way, and 1 / temperature multiplies the rounding of the engine's logits."""
+"""Temperature below which replies are not trained on: they are almost greedy, vLLM draws the
+coldest of them in another way, and 1 / temperature multiplies the rounding of the engine's
+logits."""
 UNSPOKEN_BIAS = -100.0
 """Added to the logits of ids that stand for pictures, where they are sampled and where they are
 learned from."""

@@ -150,7 +150,7 @@ class VersionInUse(Protocol):
 
 
 class Versions(Protocol):
-    """Which version answers whom."""
+    """The version that answers each user."""
 
     def use(self, user: str = "") -> AbstractContextManager[VersionInUse]:
         """The newest of this user's, for as long as a request takes."""

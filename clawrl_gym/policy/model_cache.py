@@ -163,7 +163,7 @@ def _digest_of(folder: Path) -> str:
 
 
 def _is_whole(folder: Path, manifest: Manifest) -> bool:
-    """By sizes: contents were compared when it came."""
+    """Whether all files have their sizes: contents were compared when it came."""
     try:
         return all(
             (folder / file.name).stat().st_size == file.size_bytes for file in manifest.files

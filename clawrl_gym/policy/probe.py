@@ -63,7 +63,7 @@ class Finding:
     gap: float
     """The largest difference of a token, relative where it is unlikely."""
     arrived: float | None
-    """None: the learner has not moved enough to tell."""
+    """Share of the movement that arrived; None: the learner has not moved enough to tell."""
     refusal: str | None
     """Why it is not what was trained."""
 

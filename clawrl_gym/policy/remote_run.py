@@ -58,15 +58,16 @@ class RemoteRun:
     """See the module's docstring."""
 
     def __init__(self, address: str) -> None:
-        """Raises ConfigError."""
+        """Open an address. Raises ConfigError."""
         self._place = RemoteFolder(address)
         self.address = self._place.address
         digest = hashlib.sha256(self.address.encode()).hexdigest()[:16]
         self.folder = cache_root() / "remote" / digest / self.address.rpartition("/")[2]
-        """Where it is here, as far as it was fetched."""
+        """Its folder here, as far as it was fetched."""
 
     def checkpoints(self) -> dict[int, Path]:
-        """Those that are whole there, the oldest first, and where each is here once it is fetched.
+        """Checkpoints that are whole there, the oldest first, and the folder of each once it is
+        fetched.
 
         Raises ConfigError when there is none.
         """

@@ -44,7 +44,7 @@ from clawrl_gym.policy.interface import MODEL_NAME, EngineClient
 from clawrl_gym.policy.serving_folder import Take
 
 _AGAIN_S = 300.0
-"""Until a server that was given up is tried again, while others serve."""
+"""Seconds until a server that was given up is tried again, while others serve."""
 _ROOM_S = 600.0
 """Seconds that a publication waits for the requests of older versions to end."""
 _LINGER_S = 30.0
@@ -58,7 +58,7 @@ Prove = Callable[[EngineClient], Awaitable[None]]
 
 
 class PolicyServers:
-    """As many servers as `config.servers` says."""
+    """The run's engines: as many servers as `config.servers` says."""
 
     model_name = MODEL_NAME
 
@@ -83,7 +83,7 @@ class PolicyServers:
         `gpus`: those of this machine that are theirs; None: all.
         """
         self.adapters = None if adapter is None else Adapters(serving_dir / "adapters")
-        """Those that are served; None: weights are."""
+        """Adapters that are served; None: weights are."""
         self._publishing_for: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._leaving: set[asyncio.Task[None]] = set()
         if self.adapters is not None:
@@ -297,7 +297,7 @@ class PolicyServers:
         self.adapters.withdraw(user)
 
     def _leave(self, adapter: Adapter) -> None:
-        """Nobody is answered with it any more."""
+        """Remove an adapter that answers nobody any more."""
         task = asyncio.ensure_future(self._forget(adapter))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)

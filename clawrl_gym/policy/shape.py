@@ -35,12 +35,12 @@ class ModelShape:
     queries: int
     """All heads together."""
     keys: int
-    """The same of keys, and of values."""
+    """Size of a key, and of a value."""
     inner: int
-    """Between the two halves of a layer's perceptron; of all experts that a token meets."""
+    """Width inside a layer's perceptron; of all experts that a token meets."""
     vocab: int
     caching_layers: int
-    """Those that keep keys and values of all tokens."""
+    """Layers that keep keys and values of all tokens."""
     linear: Layers
     dtype: str = "auto"
     """Element type that the configuration names."""
@@ -87,7 +87,7 @@ def parameters_of(model: str) -> int | None:
 
 
 def shape_of_config(config: Mapping[str, object]) -> ModelShape:
-    """By what a config.json says."""
+    """Shape by a config.json."""
     text = _part(config, "text_config") or config
     hidden, layers = _number(text, "hidden_size"), _number(text, "num_hidden_layers")
     heads = _number(text, "num_attention_heads") or 1

@@ -27,7 +27,7 @@ class TensorHeader(TypedDict):
 
 
 def weight_files(weights: Path) -> dict[str, Path]:
-    """By the names that engines look for: one file, or the shards of a folder with their index.
+    """Weight files by the names that engines look for: one, or a folder's shards with their index.
 
     Raises FileNotFoundError, or ValueError for a file that is not whole.
     """

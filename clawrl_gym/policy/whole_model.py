@@ -41,7 +41,7 @@ class Base:
     """The frozen model that an adapter was trained beside."""
 
     folder: str
-    """Where the learner had it."""
+    """The learner's folder of it."""
     digest: str
     """Digest of its files of weights."""
     dtype: str
@@ -54,7 +54,7 @@ class Base:
 
     @classmethod
     def read(cls, checkpoint: Path) -> Base | None:
-        """None where the checkpoint does not say. Raises ValueError."""
+        """Read a checkpoint's base; None where it does not say. Raises ValueError."""
         path = checkpoint / _BASE
         if not path.is_file():
             return None

@@ -1,5 +1,5 @@
-"""Does it fit? A configuration's memory on GPUs of several sizes, and what to set where it does
-not, by arithmetic alone."""
+"""A configuration's memory on GPUs of several sizes, and settings where it does not fit, by
+arithmetic alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CardPlan:
 
     @property
     def used_gib(self) -> float:
-        """By vLLM, which takes all of its share, and by the learner at its largest."""
+        """GiB used by vLLM, which takes all of its share, and by the learner at its largest."""
         learner = self.needs.learner.total
         return self.share * self.card_gib + (learner + LEARNER_ON_GPU_GIB if learner else 0.0)
 
@@ -122,7 +122,7 @@ def _with(config: CommandConfig, key: str, value: object) -> CommandConfig:
 
 
 def words(settings: Settings) -> str:
-    """As a command line takes them."""
+    """Settings as a command line takes them."""
     return " ".join(f"{key}={_value(value)}" for key, value in settings.items())
 
 

@@ -18,7 +18,7 @@ C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 _COMPILE_S = 100.0
 """Seconds of compiling at a first start on an H200; measured as more than this."""
 _CACHED_S = 30.0
-"""With what an earlier run compiled: graphs are captured anew. Not measured."""
+"""Seconds with an earlier run's compiled code: graphs are captured anew. Not measured."""
 _SAVED = 0.5
 """Share of the time of eager generation that graphs save: an assumption. The GPU was busy 4 to 12 %
 of that time."""

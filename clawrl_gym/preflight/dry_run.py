@@ -162,7 +162,7 @@ def _time(plan: AnyPreflight) -> str:
 
 
 def _episodes_per_s(config: RunConfig | EvaluateConfig) -> float | None:
-    """None where somebody else's environment is among them."""
+    """Episodes per second; None where somebody else's environment is among them."""
     if isinstance(config, EvaluateConfig):
         return _EPISODES_PER_S.get(config.env.type)
     domains = config.domains.values()

@@ -45,16 +45,16 @@ class ModelPlan:
 
     device: Device
     folder: Path | None
-    """None: it is to be downloaded."""
+    """The model's folder; None: it is to be downloaded."""
     shape: ModelShape | None = None
-    """None: nothing is known of it before it is here."""
+    """Its shape; None: nothing is known of it before it is here."""
     needs: Needs | None = None
     gpu_gib: float | None = None
     """Memory of the device; None without one, or where it cannot be asked."""
 
     @property
     def abilities(self) -> Abilities | None:
-        """None of a model that is not here."""
+        """Its abilities; None for a model that is not here."""
         return None if self.folder is None else abilities_of(self.folder)
 
 

@@ -48,7 +48,7 @@ class Needs:
     """Memory and disk of one run, in GiB."""
 
     host_memory: float
-    """On a CPU all but activations; beside a GPU, what stays in main memory."""
+    """Main memory in GiB: on a CPU all but activations, beside a GPU what stays there."""
     engine: EngineMemory
     """Memory of each engine."""
     learner: LearnerMemory

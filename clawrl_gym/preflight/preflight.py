@@ -75,17 +75,17 @@ class Preflight(Generic[C]):
     """A command that may start: what was made and found out on the way."""
 
     config: C
-    """With what this machine decided filled in."""
+    """The configuration, with this machine's choices filled in."""
     folder: RunFolder
     model: ModelPlan | None = None
-    """None: a server elsewhere is measured, or served."""
+    """The model; None: a server elsewhere is measured, or served."""
     tasks: Mixture | None = None
     """Tasks of a training run."""
     heldout: Sequence[TaskRef] = ()
     """Tasks that are measured."""
     other_envs: Sequence[OtherEnv] = ()
     unprepared: Sequence[EnvConfig] = ()
-    """Those whose images are still to be made."""
+    """Environments whose images are still to be made."""
     notes: Sequence[str] = ()
     """Notes worth knowing, which are not errors."""
     is_complete: bool = False
@@ -93,7 +93,7 @@ class Preflight(Generic[C]):
 
 
 def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConfig]:
-    """Raises ConfigErrors with all that would keep `train` from running."""
+    """Check all. Raises ConfigErrors with all that would keep `train` from running."""
     problems = Problems()
     folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
     with problems.noted():
@@ -158,7 +158,7 @@ def _is_complete(plan: Preflight[RunConfig]) -> bool:
 
 
 def preflight_serving(config: ServeConfig) -> Preflight[ServeConfig]:
-    """Raises ConfigErrors with all that would keep `serve` from running."""
+    """Check all. Raises ConfigErrors with all that would keep `serve` from running."""
     problems = Problems()
     folder = serving_folder(config)
     with problems.noted():
@@ -179,7 +179,7 @@ def preflight_serving(config: ServeConfig) -> Preflight[ServeConfig]:
 
 
 def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[EvaluateConfig]:
-    """Raises ConfigErrors with all that would keep `evaluate` from running."""
+    """Check all. Raises ConfigErrors with all that would keep `evaluate` from running."""
     problems = Problems()
     with problems.noted():
         config = settle(config, say)
@@ -235,7 +235,7 @@ def preflight_of_run(look: Callable[[C], Preflight[C]], config: C) -> Preflight[
 
 
 def measured_tasks(config: EvaluateConfig, sampler: TaskSampler) -> list[TaskRef]:
-    """Raises ConfigError when there is none."""
+    """The tasks to measure. Raises ConfigError when there is none."""
     count = config.eval.tasks
     if config.split == "heldout":
         tasks = sampler.heldout(count)
@@ -277,7 +277,7 @@ def _learning_problems(
 
 
 def _check_loss(config: CommandConfig) -> None:
-    """Raises ConfigError where a loss of somebody's own does not work; ours do."""
+    """Raise ConfigError where a loss of somebody's own does not work; ours do."""
     if config.trainer.loss.type not in LOSSES.builtin:
         from clawrl_gym.trainers.loss_function import build_loss
         from clawrl_gym.trainers.loss_trial import try_loss
@@ -288,7 +288,8 @@ def _check_loss(config: CommandConfig) -> None:
 def _environment(
     problems: Problems, env: EnvConfig, agent: AgentConfig, seed: int, key: str = ""
 ) -> TaskSampler | None:
-    """Its tasks, its agent, and the servers that it asks; None when it has no tasks.
+    """Check an environment: its tasks, its agent, and the servers that it asks; None when it has no
+    tasks.
 
     `key`: what stands before its keys on the command line.
     """
@@ -356,7 +357,7 @@ def _unprepared(problems: Problems, envs: Iterable[EnvConfig], say: Say) -> list
 def _compiling(
     config: C, model: ModelPlan | None, notes: list[str], heldout: int, others: int = 0
 ) -> C:
-    """With `policy.enforce_eager` decided; why is added to the notes."""
+    """Decide `policy.enforce_eager`; the reason is added to the notes."""
     if model is None:
         return config
     measured = measured_episodes(config, heldout, others)

@@ -104,7 +104,7 @@ def _with_effect(config: T, arguments: list[str]) -> T:
 
 
 def _composed(command: Command, arguments: list[str], model: type[C]) -> C:
-    """From `conf/`, or with `--config` from what an earlier run wrote."""
+    """Compose from `conf/`, or with `--config` from what an earlier run wrote."""
     file, overrides = split_config(arguments)
     if file is None:
         return compose_sized(command, overrides, model)
@@ -133,7 +133,7 @@ def _pinned(config: C) -> C:
 
 
 def _with_all_cores(config: C) -> C:
-    """Where engine and learner never compute at once, each has all cores for itself."""
+    """Give engine and learner all cores each, where they never compute at once."""
     if isinstance(config, RunConfig) and config.rollout.mode == "async":
         return config
     parts = {name: getattr(config, name, None) for name in ("policy", "learner")}
@@ -197,7 +197,7 @@ def _serve_config(arguments: list[str]) -> ServeConfig:
 
 
 def _judged(config: ServeConfig, arguments: list[str]) -> ServeConfig:
-    """With the judge that suits its policy, unless one was chosen.
+    """Choose the judge that suits the policy, unless one was chosen.
 
     A model judges what no rule knows; a shipped one is too small for it and has rules alone.
     """
@@ -255,7 +255,7 @@ def _sft_config(arguments: list[str]) -> SftConfig:
 
 
 def _bare(arguments: list[str]) -> list[str]:
-    """Those that are no KEY=VALUE."""
+    """Arguments that are not KEY=VALUE."""
     return [text for text in arguments if "=" not in text and not text.startswith(("~", "-"))]
 
 

@@ -32,7 +32,7 @@ def size_of(parameters: int | None) -> str:
 
 
 def compose_sized(command: str, arguments: Sequence[str], model: type[C]) -> C:
-    """As `compose`, with the settings that suit the size of `policy.model`.
+    """Compose, with the settings that suit the size of `policy.model`.
 
     Raises ConfigError.
     """
@@ -42,7 +42,7 @@ def compose_sized(command: str, arguments: Sequence[str], model: type[C]) -> C:
 
 
 def settings_note(config: CommandConfig | EvaluateConfig, parameters: int) -> str | None:
-    """Which settings came from where, for people; None of a shipped model with its own."""
+    """Origin of the settings, for people; None for a shipped model with its own."""
     size, fitting = config.policy.size, _fitting(config.policy.model, parameters)
     if size == fitting == SHIPPED_SIZE:
         return None

@@ -1,4 +1,4 @@
-"""Where an external program's actions arrive: a Unix socket in front of one episode.
+"""Socket for an external program's actions: a Unix socket in front of one episode.
 
 One line of JSON `{"action": "..."}` a step, answered by one line `{"observation": "...",
 "done": false, "info": {...}}`, or by `{"error": "..."}` when there is no step to take.

@@ -40,13 +40,13 @@ _TOO_LONG = 504
 _MARGIN_S = 30.0
 """The gateway knows why a reply does not come, so it gives up this much sooner."""
 _PATHS = {"chat": "/v1/chat/completions", "end": "/end"}
-"""Below a session, of what goes on the link."""
+"""Paths below a session for what goes over the link."""
 _SOON = aiohttp.ClientTimeout(total=5.0)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyAddress:
-    """Where a policy answers."""
+    """Address of a policy."""
 
     base_url: str
     """Address of our gateway; for any other server with its `/v1`."""
@@ -150,7 +150,7 @@ class EndpointChat:
         self._address = address
         self._http = _http(address, timeout_s, limit)
         self._waited_s: defaultdict[str, float] = defaultdict(float)
-        """By open session."""
+        """Seconds waited, by open session."""
 
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
@@ -192,16 +192,16 @@ class EndpointChat:
         return replace(reply, version=_version(answer.headers.get("X-Weight-Version")))
 
     async def begin(self, spec: EpisodeSpec) -> None:
-        """Nothing to open: there are no sessions."""
+        """Do nothing: there are no sessions."""
 
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
     ) -> None:
-        """Nothing to record."""
+        """Do nothing: there is nothing to record."""
         self._waited_s.pop(spec.session_id, None)
 
     async def film(self, spec: EpisodeSpec, jpeg: bytes) -> None:
-        """Nobody keeps films."""
+        """Do nothing: films are not kept."""
 
     def waits_of(self, spec: EpisodeSpec) -> WaitClock:
         """An episode's clock of waits for a server that turned it away."""
@@ -247,7 +247,7 @@ class FunctionChat:
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
     ) -> None:
-        """Nothing to record."""
+        """Do nothing: there is nothing to record."""
 
 
 def _is_reply(message: Json) -> bool:
@@ -321,7 +321,7 @@ def _refusal(url: str, status: int, text: str) -> PolicyError:
 
 
 async def _get_json(http: aiohttp.ClientSession, url: str) -> Any:
-    """Raises PolicyError when it does not come at once."""
+    """Get JSON. Raises PolicyError when it does not come at once."""
     with _answering(url):
         async with http.get(url, timeout=_SOON, raise_for_status=True) as answer:
             return await answer.json()

@@ -80,7 +80,7 @@ class Collector:
 
     @property
     def counters(self) -> Counter[str]:
-        """Since the start: merge/*, groups/*, samples/*, verdicts/*, hints/*."""
+        """Counts since the start: merge/*, groups/*, samples/*, verdicts/*, hints/*."""
         judged, enhanced = Counter[str](), Counter[str]()
         for judging in self._judging.values():
             judged += judging.verdict_maker.counters

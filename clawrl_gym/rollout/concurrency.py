@@ -36,9 +36,9 @@ _FEWEST_READINGS = 3
 _HELD = 0.55
 """Share of the key-value cache for running requests."""
 _HELD_ALONE = 0.88
-"""The same where no context waits outside the engine."""
+"""Share of the cache where no context waits outside the engine."""
 _TOO_MUCH = 0.08
-"""Above it."""
+"""Excess over that share that is too much."""
 _REMEMBERED = 0.98
 """A context's size that was seen counts so much a round later."""
 _QUEUED = 0.2
@@ -51,9 +51,9 @@ as many rounds ago as an episode has turns shows what the number does."""
 _NEAR = 0.9
 """Share of the number at which the engine was full, from which growth is slow."""
 _FORGOTTEN = 1.01
-"""That number grows by so much more in each round than in the one before."""
+"""Growth of that factor in each round."""
 _COMPARED = 1.5
-"""So many times as many in flight must make more work for the engine."""
+"""Factor in flight that must make more work for the engine."""
 _FEW = 4.0
 """Requests more in the engine: where fewer are expected, chance is as likely."""
 _DOUBTS = 3
@@ -91,17 +91,17 @@ class Reading:
     wanted: int
     """Episodes that wait for a place."""
     engines: int
-    """That answered; running, waiting, the cache and preemptions are of all of them."""
+    """Engines that answered; running, waiting, the cache and preemptions are sums over them."""
     running: float
     waiting: float
     kv_usage: float
     """Share of the key-value cache that running requests hold."""
     turns: float
     episodes: float
-    """That ended."""
+    """Episodes that ended."""
     preemptions: float
     contexts: float = 0.0
-    """As long as the model takes them, that fit into the key-value cache; 0: not known."""
+    """Contexts of full length that fit into the key-value cache; 0: not known."""
     memory_free: float = 1.0
     """Share of this machine's memory."""
 
@@ -119,9 +119,9 @@ class _Round:
     preempted: float
     """Preemptions a turn."""
     turns: float
-    """In this round."""
+    """Turns in this round."""
     episodes: float
-    """Since the start."""
+    """Episodes since the start."""
     memory_free: float
 
     @classmethod
@@ -166,12 +166,12 @@ class Concurrency:
         """Share of the cache that a request's context takes, of those seen the largest."""
         self._readings: list[Reading] = []
         self._turns = 0.0
-        """In all rounds."""
+        """Turns in all rounds."""
         self._environments = _Environments()
         self._doubles = True
-        """Until something is full for the first time."""
+        """Whether it still doubles: until something is full for the first time."""
         self._full_at = float("inf")
-        """In flight, where the engine was last full."""
+        """Number in flight at which the engine was last full."""
         self._is_full = False
         self._forgotten = 1.0
         """Factor by which that number grows in a round, more and more."""
@@ -229,7 +229,7 @@ class Concurrency:
             self._grow(now)
 
     def _shrink(self, now: _Round, full: Why) -> None:
-        """By those that are too many in the engine, wherever the others are."""
+        """Reduce by those that are too many in the engine, wherever the others are."""
         first = self._full_at if self._is_full else now.in_flight
         self._full_at = (first + now.in_flight) / 2
         self._is_full = True
@@ -272,9 +272,9 @@ class _Environments:
 
     def __init__(self) -> None:
         self.enough = math.inf
-        """In flight, once they were found to be slow."""
+        """Number in flight, once environments were found to be slow."""
         self._compared: _Round | None = None
-        """Where more in flight last made more work."""
+        """Round in which more in flight last made more work."""
         self._doubts = 0
         """Rounds in a row in which they seemed slow."""
         self._pause = _FIRST_PAUSE

@@ -31,7 +31,7 @@ Hints = Mapping[int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Earned:
-    """By a group of one."""
+    """Earnings of a group of one."""
 
     reward: float | None
     verdicts: tuple[Verdict, ...]

@@ -1,4 +1,4 @@
-"""Which task of an environment a group is of: drawn again until one is taken that fits.
+"""Choice of a group's task in an environment: drawn again until one is accepted.
 
 A draw is a function of the run's seed, the group's number and the attempt; it is taken with a
 probability that follows from what was seen of such tasks. All that was seen are the outcomes of
@@ -39,7 +39,7 @@ class TaskOutcome(NamedTuple):
     """Number of the group."""
     task_id: str | None
     episodes: int
-    """That ended with a reward."""
+    """Episodes that ended with a reward."""
     solved: int
 
 
@@ -115,7 +115,7 @@ class _Rate:
 
 
 class ByPassRate(Curriculum):
-    """By the chance that a group of this task has something to compare.
+    """Draws by the probability that a group of this task has something to compare.
 
     Of a task that was never seen its family's rate is taken; of a family that was never seen, half.
     """
@@ -136,7 +136,7 @@ class ByPassRate(Curriculum):
         return max(self._config.floor, differs)
 
     def pass_rate(self, task_id: str) -> float:
-        """As it is expected to be."""
+        """Expected pass rate of a task."""
         family = self._families.get(self._family(task_id), _Rate())
         expected = (family.solved + 1) / (family.episodes + 2)
         own = self._tasks.get(task_id, _Rate())

@@ -132,7 +132,7 @@ class _Tenant:
         self._is_dropped = False
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """From the loop; all else runs on the lane."""
+        """Submit a call from the loop; all else runs on the lane."""
         self.was_called = True
         return self.lane.submit(partial(_contained, call))
 

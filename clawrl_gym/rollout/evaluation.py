@@ -55,7 +55,7 @@ class Attempts:
     solved: tuple[tuple[int, int], ...]
     """Number of graded and of solved episodes of each task."""
     samples: int
-    """That each task was to have."""
+    """Episodes that each task was to have."""
     ks: tuple[int, ...]
     rewards: Mapping[str, float] = field(default_factory=dict)
     """Mean reward of each task, by its name; empty where it is not known."""

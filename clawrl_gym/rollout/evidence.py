@@ -1,4 +1,5 @@
-"""Which turn of an ended session is trained when no verdict made a sample, or why none is.
+"""Choice of the trained turn of an ended session without a verdict's sample, or the reason for
+none.
 
 Pure: it decides, `LiveCollector` acts. The formula is in `live_collector.py`.
 """

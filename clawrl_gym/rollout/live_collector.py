@@ -103,9 +103,9 @@ class LiveCollector:
 
     @property
     def counters(self) -> Counter[str]:
-        """Since the start: `samples`, `withdrawn`, `turns/REASON` for verdicts without a sample,
-        `sessions/REASON` for sessions that yielded nothing, `hints/NAME` of the enhancer, and what
-        the queues left out or hold."""
+        """Counts since the start: `samples`, `withdrawn`, `turns/REASON` for verdicts without a
+        sample, `sessions/REASON` for sessions that yielded nothing, `hints/NAME` of the enhancer,
+        and what the queues left out or hold."""
         taught = Counter[str]() if self._enhancer is None else self._enhancer.counters
         hints = Counter({f"hints/{name}": n for name, n in taught.items()})
         return self._counters + hints + self._ready.counters
@@ -292,8 +292,8 @@ class LiveCollector:
         return Group(number, task, [episode], version=min(turn.versions_T))
 
     def _compared_with(self, session_id: str) -> str:
-        """Whose running means rewards of a session enter: each user's are theirs, so that nobody's
-        praise makes others' count for less."""
+        """The user whose running means a session's rewards enter: each has their own, so that
+        nobody's praise makes others' count for less."""
         user = user_of(session_id)
         return "" if self._ready.line_of(session_id) == user else user
 
@@ -327,7 +327,7 @@ class LiveCollector:
         await self._store.set_yield(session.id, max(before + change, 0), None)
 
     def _algorithm_of(self, user: str) -> Algorithm:
-        """That of the weights which learn of this user's turns."""
+        """The algorithm of the weights that learn from this user's turns."""
         algorithm = self._algorithms.get(user)
         if algorithm is None:
             assert self._make_algorithm is not None

@@ -1,4 +1,4 @@
-"""Which environment a group is of, and which of its tasks: the tasks of a whole run.
+"""Choice of each group's environment and task: the tasks of a whole run.
 
 Group number n is of the environment that is farthest behind its weight, so any run of groups holds
 them in the proportion of their weights, to within one group. It is a function of n alone; which

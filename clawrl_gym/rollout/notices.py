@@ -22,7 +22,7 @@ class Notices(logging.Handler):
         self._waiting: deque[str] = deque()
 
     def listen(self) -> None:
-        """From now on."""
+        """Start listening."""
         logging.getLogger(_OURS).addHandler(self)
 
     def close(self) -> None:

@@ -238,7 +238,7 @@ class Progress:
 
 
 def _values_of(method: str, values: object, names: Sequence[str]) -> tuple[Any, ...]:
-    """As Gymnasium has them. Any: whoever reads a value checks it."""
+    """The values of Gymnasium's tuple. Any: whoever reads a value checks it."""
     if isinstance(values, tuple) and len(values) == len(names):
         return values
     got = f"{len(values)} values" if isinstance(values, tuple) else type(values).__name__
@@ -284,7 +284,7 @@ def _text(method: str, observation: object) -> str:
 
 
 def _check_length(name: str, text: str) -> None:
-    """Raises EnvError for what no model could read: whoever made it is to blame."""
+    """Raise EnvError for what no model could read: whoever made it is to blame."""
     if len(text) > MOST_CHARS:
         raise EnvError(
             f"{name} has {len(text):,} characters, expected at most {MOST_CHARS:,}: cut it in the "

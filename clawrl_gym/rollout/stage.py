@@ -1,4 +1,4 @@
-"""Where the episodes of a run are played: an environment, and the agent that acts in it.
+"""Stages of a run's episodes: an environment, and the agent that acts in it.
 
 A run of one environment has one stage, whose name is empty; a mixture has one for each of its
 environments, and `TaskRef.env` says which a task belongs to.
@@ -30,7 +30,7 @@ class Stage:
 
 
 Stages = Mapping[str, Stage]
-"""By the environment's name in the run."""
+"""Stages by the environment's name in the run."""
 
 
 def one_stage(env: EnvConfig, agent: AgentConfig | None = None, timeout_s: float = 120.0) -> Stages:

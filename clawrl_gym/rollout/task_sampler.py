@@ -1,4 +1,4 @@
-"""Which tasks a run draws: deterministic in the seed, so that a resumed run draws the same.
+"""Choice of a run's tasks: deterministic in the seed, so that a resumed run draws the same.
 
 A task that is left out, as its verifier gives no verdict, is replaced by another one where it would
 be drawn; all other draws stay as they are.
@@ -143,7 +143,7 @@ def _check_disjoint(config: EnvConfig, train: Sequence[str], heldout: Sequence[s
 
 
 def _knows_its_own(ids: Sequence[str]) -> bool:
-    """It says what it holds without being looked through, as a list does not."""
+    """Whether it knows its members without being searched through, unlike a list."""
     return not isinstance(ids, list | tuple) and type(ids).__contains__ is not Sequence.__contains__
 
 

@@ -1,4 +1,4 @@
-"""When a policy that is served may learn: always, between certain hours, or while nobody asks it.
+"""Times at which a served policy may learn: always, between certain hours, or while it is idle.
 
 What is judged meanwhile waits in its queue. Nothing is taken out of it before it is time, so that
 what a person deletes or corrects until then is not learned.

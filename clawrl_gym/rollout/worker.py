@@ -132,7 +132,7 @@ class RolloutWorker(EpisodeRunner):
         self._slot_count = slots
         self._memory = MemoryWatch(slots, growth_mb)
         self._stale: set[EnvironmentThread] = set()
-        """Those to be made anew before their next episode."""
+        """Environments to recreate before their next episode."""
         self._in_flight = 0
         self._batches = PlayedBatches(self.run)
         self._retires = False
@@ -179,7 +179,7 @@ class RolloutWorker(EpisodeRunner):
         return await self._batches.ended(epoch)
 
     def process_id(self) -> int:
-        """Another one once a worker was replaced."""
+        """Process id; it changes when the worker is replaced."""
         return os.getpid()
 
     def retire_if_empty(self) -> bool:

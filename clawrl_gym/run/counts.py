@@ -71,11 +71,11 @@ class TrainingCounts:
         self._collector = collector
         self._started_s = now()
         self._marks_s: list[float] = []
-        """When training began, the gauges being asked for, and updates came; the newest two."""
+        """Times at which training began, counting gauges, and updates came; the newest two."""
         self._first_update_s = math.nan
         self._updates = 0
         self._episodes: list[Episode] = []
-        """With a reward, since the last update."""
+        """Episodes with a reward, since the last update."""
         self._errors: Counter[str] = Counter()
         self._replaced = 0
         """Characters of environments' texts that were no valid Unicode."""
@@ -143,8 +143,8 @@ class TrainingCounts:
         return values
 
     def _left_s(self, version: int, began_s: float, now_s: float) -> float:
-        """By the mean update; the first one, which nothing was collected for before, is counted
-        only as long as there is no other."""
+        """Seconds left, by the mean update; the first one, which nothing was collected for before,
+        is counted only as long as there is no other."""
         if self._updates > 1:
             update_s = (now_s - self._first_update_s) / (self._updates - 1)
         else:

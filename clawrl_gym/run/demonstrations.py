@@ -71,11 +71,11 @@ class _Oracle:
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
     ) -> None:
-        """Nothing is kept of what failed."""
+        """Keep nothing of a failed episode."""
 
 
 def check_demonstrable(env: EnvConfig, agent: AgentConfig) -> None:
-    """Raises ConfigError for an environment without an oracle, or an agent that writes none of its
+    """Raise ConfigError for an environment without an oracle, or an agent that writes none of its
     replies."""
     if agent.type == "harness" or not isinstance(build_agent(agent, env), Demonstrator):
         raise ConfigError(

@@ -52,8 +52,8 @@ class Process(Protocol):
         ...
 
     async def call(self, method: str, *arguments: object) -> object:
-        """Raises Lost when the process or the node is gone, and what the host raised, a ClawError
-        as it was."""
+        """Call a method. Raises Lost when the process or the node is gone, and what the host
+        raised, a ClawError as it was."""
         ...
 
     def kill(self) -> None: ...
@@ -62,7 +62,7 @@ class Process(Protocol):
 Spawn = Callable[[PolicyConfig, str, EngineNeeds], Process]
 """Begins a process for an engine with this configuration and key."""
 Admit = Callable[[str], Awaitable[None]]
-"""Raises ConfigError for a node, by its id, that cannot take an engine."""
+"""Admits a node by its id. Raises ConfigError for one that cannot take an engine."""
 
 
 async def _anybody(node_id: str) -> None:

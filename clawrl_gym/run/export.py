@@ -135,7 +135,7 @@ def _write_adapter(
 
 
 def _adapter_of(source: Path) -> AdapterFiles:
-    """Raises ConfigError for a checkpoint of all weights."""
+    """Adapter of a checkpoint. Raises ConfigError for one of all weights."""
     adapter = AdapterFiles(source / ADAPTER)
     if not adapter.weights.is_file():
         raise ConfigError(
@@ -146,7 +146,7 @@ def _adapter_of(source: Path) -> AdapterFiles:
 
 
 def _run_dir(path: Path) -> Path:
-    """Raises ConfigError for a path that is no run's, with what was probably meant."""
+    """A run's folder. Raises ConfigError for another path, with what was probably meant."""
     inside = run_of(str(path))
     if inside is not None and not RunFolder(path).exists:
         raise ConfigError(

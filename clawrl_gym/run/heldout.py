@@ -49,7 +49,7 @@ class HeldOut:
         self._measured_step: int | None = None
         """Step of the evaluation in between that is in progress."""
         self.evaluations: dict[int, Evaluation] = {}
-        """By the updates before each."""
+        """Evaluations by the number of updates before each."""
 
     async def measure(self, step: int) -> None:
         """The first or the last: all tasks, samples of them, and other environments."""
@@ -80,7 +80,7 @@ class HeldOut:
         self._beside = running.create_task(self._evaluate_beside(step))
 
     def kept(self, steps: Collection[int]) -> set[int]:
-        """Those of `steps` whose weights did best, or may prove to."""
+        """The `steps` whose weights did best, or may prove to."""
         best = best_heldout(self._parts.metrics.history, steps)
         return {step for step in (best, self._measured_step) if step is not None}
 

@@ -46,7 +46,7 @@ class Counts(Protocol):
         ...
 
     def gauges(self) -> dict[str, float]:
-        """As they are now, by metric name; not a number where there is nothing to measure."""
+        """Present gauges by metric name; not a number where there is nothing to measure."""
         ...
 
     async def of_update(self, update: Update) -> dict[str, float]:

@@ -64,7 +64,7 @@ from clawrl_gym.ui.live_page import LivePage
 from clawrl_gym.ui.view import RunView
 
 _TEACHER = "teacher"
-"""Who renders enhanced prompts, to the fleet: not a session."""
+"""Name of the renderer of enhanced prompts for the fleet: not a session."""
 _RENDER_PAUSE_S = 0.5
 _log = logging.getLogger(__name__)
 

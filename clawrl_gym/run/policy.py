@@ -44,7 +44,7 @@ from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.store.users import Users
 
 OnPhase = Callable[[str, str], None]
-"""Who is told what a part is doing: its name, and what."""
+"""Reports what a part is doing: its name, and what."""
 
 
 class ServingConfig(Protocol):
@@ -70,7 +70,7 @@ def reachable(config: GatewayConfig, host: str) -> GatewayConfig:
 
 
 def url_for(url: str, host: str) -> str:
-    """As those machines have it, of a gateway that listens on every address."""
+    """The address for those machines, of a gateway that listens on every address."""
     if is_loopback(host):
         return url
     name = f"[{host}]" if ":" in host else host
@@ -116,7 +116,7 @@ class ServedPolicy:
         """The form of the adapters that are published; None: weights are. Taken when it is
         opened."""
         self.gpus: tuple[str, ...] | None = None
-        """Those of this machine that are the engines'; None: all. Taken when it is opened."""
+        """This machine's GPUs for the engines; None: all. Taken when it is opened."""
         self.adapters_of_users: dict[str, tuple[int, Path]] = {}
         """Version and folder of each user's own that serves from the start."""
 
@@ -224,14 +224,14 @@ class ServedPolicy:
             shutil.rmtree(whole, ignore_errors=True)
 
     def _drop_served_weights(self) -> None:
-        """Those of the servers that ended, unless no checkpoint has them."""
+        """Delete the weights of servers that ended, unless no checkpoint has them."""
         if checkpoint_dir(self.folder.checkpoints, self.version).is_dir():
             for folder in self.folder.serving.glob("*/v[0-9]*"):
                 shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.folder.serving / "adapters", ignore_errors=True)
 
     def _at_home(self, resumed: UpdateRow | None) -> UpdateRow | None:
-        """With its checkpoint in this folder, from wherever and whatever place it was written."""
+        """The update with its checkpoint in this folder, wherever it was written."""
         if resumed is None or resumed.checkpoint is None:
             return resumed
         place = self.folder.checkpoints / Path(resumed.checkpoint).name

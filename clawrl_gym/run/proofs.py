@@ -48,7 +48,7 @@ class Proof:
             raise NotServed(finding.refusal)
 
     def accept(self) -> None:
-        """It serves: the next version is compared with it."""
+        """Note that it serves: the next version is compared with it."""
         for finding, logprobs in self._readings[:1]:
             self._probe.accept(self._user, finding, self._reading.logprobs_T, logprobs)
 
@@ -72,7 +72,7 @@ class Proofs:
         self._start: Reading | None = None
 
     def begin(self, reading: Reading | None) -> None:
-        """With what the learner says of the version that is served now."""
+        """Begin with the learner's reading of the version that is served now."""
         self._start = reading
         if reading is None or not self._can_probe:
             self._probe = None

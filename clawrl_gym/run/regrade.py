@@ -68,7 +68,7 @@ class Regrading:
     """Episodes that could not be replayed, with the reason; they are lost in the new folder."""
 
     def summary(self) -> str:
-        """In a few lines."""
+        """The result in a few lines."""
         lines = [
             f"{self.graded} episodes graded again, {len(self.changes)} otherwise than before"
             + (f"; {self.kept} deadlines kept as they were" if self.kept else ""),
@@ -117,7 +117,7 @@ class StoredReplies:
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
     ) -> None:
-        """Nothing to record."""
+        """Do nothing: there is nothing to record."""
 
 
 async def regrade(folder: Path, out: Path | None = None, *, on_phase: OnPhase = quiet) -> Regrading:

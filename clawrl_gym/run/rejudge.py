@@ -53,7 +53,7 @@ class Rejudging:
 
     folder: Path
     judge: str
-    """In words."""
+    """Its description."""
     agreement: Agreement
     abstentions: Counter[str]
     """Why the judge abstained, since this start."""
@@ -61,7 +61,7 @@ class Rejudging:
     """False: a session that it showed was deleted while it was written."""
 
     def summary(self) -> str:
-        """In a few lines."""
+        """The result in a few lines."""
         reasons = [
             f"  {count:,} turn{'' if count == 1 else 's'}: {reason}"
             for reason, count in self.abstentions.most_common(_MOST_REASONS)
@@ -90,12 +90,12 @@ class RejudgePlan:
 
     @property
     def judge(self) -> str:
-        """In words."""
+        """Its description."""
         return judges_in_words(self.config.judge)
 
 
 def preflight_rejudging(config: RejudgeConfig) -> RejudgePlan:
-    """Raises ConfigErrors with all that would keep `rejudge` from running."""
+    """Check all. Raises ConfigErrors with all that would keep `rejudge` from running."""
     problems = Problems()
     if not config.judge.judges:
         problems.lines.append(
@@ -150,7 +150,7 @@ class _Rejudger:
         self.abstentions: Counter[str] = Counter()
 
     async def judge_all(self) -> None:
-        """Raises PolicyUnavailable when the judge's server is gone."""
+        """Judge all turns. Raises PolicyUnavailable when the judge's server is gone."""
         if self._record.turns:
             self._say(f"{self._progress}, and kept")
         config = self._plan.config
@@ -179,7 +179,7 @@ class _Rejudger:
             self._now_and_then(self._progress)
 
     async def _turns(self) -> AsyncGenerator[StoredTurn, None]:
-        """Those that are not judged yet, read a session at a time; SQLite wants one thread."""
+        """Turns not judged yet, read a session at a time; SQLite wants one thread."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="store-reader") as thread:
             reader = await loop.run_in_executor(thread, StoreReader, self._plan.folder.path)
@@ -207,14 +207,14 @@ class _Rejudger:
 
 
 def _judge_of(config: RejudgeConfig, stack: AsyncExitStack) -> Judge:
-    """Raises ConfigError for one that cannot be made without a run."""
+    """Make the judge. Raises ConfigError for one that cannot be made without a run."""
     judge = JudgeMaker(config.judge, None, lambda: 0, stack, hints=False).make()
     assert judge is not None  # there is one, by the preflight
     return judge
 
 
 def _plan_of(config: RejudgeConfig) -> RejudgePlan:
-    """Raises ConfigError for what holds no turns, StoreError for what cannot be read."""
+    """Plan the work. Raises ConfigError for what holds no turns, StoreError for unreadable runs."""
     if config.folder is None:
         raise ConfigError(
             "got no run, expected its folder: python -m clawrl_gym.rejudge runs/NAME judge=rule"

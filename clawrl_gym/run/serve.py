@@ -111,7 +111,7 @@ def machine_turns_in_words(machine_turns: MachineTurns) -> str:
 
 
 def _weights_of_users(config: ServeConfig, have_own: bool, users: int) -> str:
-    """Whose weights answer whom, in words."""
+    """A sentence on whose weights answer whom."""
     if have_own:
         words = "users have weights of their own, which learn of their own sessions alone"
         slots = adapter_slots(config.policy, users)
@@ -245,7 +245,7 @@ class Service:
                 running.create_task(self._hold_cluster())
 
     def _people(self) -> int:
-        """Who may use it, the owner among them."""
+        """Number of people who may use it, the owner among them."""
         return 1 + len(self._users.all())
 
     async def _tell_of_machine_turns(self) -> None:
@@ -269,7 +269,7 @@ class Service:
         self._complaints.forget(user)
 
     async def _report_at_the_end(self) -> None:
-        """It is written beside the closing of everything, for which there is little time."""
+        """Write the report beside the closing of everything, for which there is little time."""
         try:
             await asyncio.Event().wait()
         finally:

@@ -42,7 +42,7 @@ from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.supervised import BatchOrder, mean_loss
 
 HELDOUT_LOSS = "sft/heldout_loss"
-"""In metrics.jsonl: mean over the tokens of held-out replies, in nats."""
+"""Metric: mean over the tokens of held-out replies, in nats."""
 DATA_FILE = "data.json"
 """In the run's folder: digest of what it learns from."""
 DEMONSTRATIONS_FILE = "demonstrations.jsonl"
@@ -62,7 +62,7 @@ class SftRun:
     data: SftData
 
     def summary(self) -> str:
-        """In a few lines."""
+        """The result in a few lines."""
         lines = [f"{self.folder}: {self.updates} updates on {self.data.summary()}"]
         if self.losses:
             first, last = self.losses[min(self.losses)], self.losses[max(self.losses)]
@@ -84,10 +84,10 @@ class SftPlan:
     config: SftConfig
     folder: RunFolder
     model: Path | None
-    """None: it is to be downloaded, and the data read then."""
+    """The model; None: it is to be downloaded, and the data read then."""
     device: Device
     data: SftData | None = None
-    """None before the model is here, or the demonstrations are played."""
+    """The data; None before the model is here, or the demonstrations are played."""
 
     def lines(self) -> list[str]:
         """Lines about what would be done."""
@@ -107,7 +107,7 @@ class SftPlan:
 
 
 def order_of(config: SftConfig, data: SftData) -> BatchOrder:
-    """Which samples each update takes."""
+    """The samples of each update."""
     return BatchOrder(len(data.train), config.batch, config.seed)
 
 
@@ -117,7 +117,7 @@ def updates_of(config: SftConfig, order: BatchOrder) -> int:
 
 
 def preflight_sft(config: SftConfig) -> SftPlan:
-    """Raises ConfigErrors with all that would keep `sft` from running."""
+    """Check all. Raises ConfigErrors with all that would keep `sft` from running."""
     problems = Problems()
     folder = _folder_of(config)
     with problems.noted():
@@ -308,7 +308,7 @@ def _folder_of(config: SftConfig) -> RunFolder:
 
 
 def _demonstrations_in(config: SftConfig, folder: RunFolder) -> list[Path]:
-    """Those that were played; empty before."""
+    """Folders of demonstrations that were played; empty before."""
     file = folder.path / DEMONSTRATIONS_FILE
     return [file] if config.demonstrations and file.is_file() else []
 

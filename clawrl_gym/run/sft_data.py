@@ -37,7 +37,7 @@ _TABLES = (".parquet", ".arrow")
 _TEXTS = (".jsonl", ".ndjson", ".json")
 _SHOWN_PLACES = 3
 Row = tuple[str, object]
-"""Where it stands, and what it says or, as BadRow, why it cannot be read."""
+"""A row's place, and its content or, as BadRow, why it cannot be read."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class LeftOut:
     """Rows and episodes that are not learned from: how many, why, and where the first ones are."""
 
     places: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """By reason."""
+    """Places by reason."""
 
     def add(self, reason: str, place: str) -> None:
         self.places[reason].append(place)

@@ -110,7 +110,7 @@ def plan_sweep(arguments: Sequence[str]) -> list[SweepRun]:
 
 
 def check_sweep(runs: Sequence[SweepRun]) -> None:
-    """Raises ConfigErrors with all that would keep one of the runs from beginning."""
+    """Raise ConfigErrors with all that would keep one of the runs from beginning."""
     from clawrl_gym.preflight.preflight import preflight_training
 
     problems = Problems()

@@ -227,7 +227,7 @@ class Run:
             await self._restore()
 
     def _make_judging(self, stack: AsyncExitStack, *, needs_hints: bool) -> dict[str, Judging]:
-        """Who judges the turns of each environment, where somebody does."""
+        """Make the judges of each environment's turns."""
         judging = {}
         for name, domain in self._config.domains.items():
             env, judge_config = domain.env, domain.judge
@@ -239,7 +239,7 @@ class Run:
         return judging
 
     async def _close_open_episodes(self, why: str) -> int:
-        """Nobody plays them any more; returns how many there were."""
+        """Close open episodes, which nobody plays any more; returns how many there were."""
         try:
             return await self._parts.policy.store.end_open_rollouts(why)
         except StoreError:  # a disk without room: the next start closes them

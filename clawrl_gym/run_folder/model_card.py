@@ -35,7 +35,7 @@ from clawrl_gym.run_folder.folder import RunFolder
 
 CARD = "README.md"
 CARD_TAG = "clawrl-gym"
-"""By which an export is known."""
+"""Tag that marks an export."""
 _TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 _MAX_RUNS = 20
 

@@ -37,7 +37,7 @@ from clawrl_gym.run_folder.folder import RunFolder, read_config_values
 
 _KEY = "learner.remote_checkpoints"
 _STAGED = ".remote"
-"""In the folder of checkpoints: links to the one that is being copied, which may go meanwhile."""
+"""Subfolder of the checkpoints: links to the one that is being copied, which may go meanwhile."""
 _LOOK_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
 _LAST_TRIES = 3
@@ -48,12 +48,12 @@ _UNTOLD_S = 3.0
 
 
 def place_of(folder: RunFolder, address: str) -> RemoteFolder:
-    """Where the run's own things go below an address. Raises ConfigError."""
+    """Place of the run's own things below an address. Raises ConfigError."""
     return RemoteFolder(address).below(folder.path.resolve().name)
 
 
 def check_place(config: CommandConfig, folder: RunFolder) -> None:
-    """Raises ConfigError for an address where this run's checkpoints cannot go."""
+    """Raise ConfigError for an address where this run's checkpoints cannot go."""
     address = config.learner.remote_checkpoints
     if address is None:
         return
@@ -115,7 +115,7 @@ class RemoteCheckpoints:
         self._copied: dict[int, int] = {}
         """Updates whose checkpoints are there, and their folders' numbers on the disk."""
         self._is_last = threading.Event()
-        """Nothing more is made."""
+        """Set when nothing more is made."""
         self._unwanted = threading.Event()
         self._may_remove = True
         self._thread = threading.Thread(target=self._follow, name="remote", daemon=True)
@@ -169,7 +169,7 @@ class RemoteCheckpoints:
             self._is_last.wait(_LOOK_S)
 
     def _pause(self, pause_s: float) -> None:
-        """At the end no longer than the first one."""
+        """Pause; at the end no longer than the first time."""
         if self._is_last.wait(pause_s):
             self._unwanted.wait(min(pause_s, self._first_pause_s))
 

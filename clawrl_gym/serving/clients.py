@@ -51,5 +51,5 @@ def key_of(config: ServeConfig, folder: RunFolder) -> str:
 
 
 def key_place(config: ServeConfig, folder: RunFolder) -> str:
-    """Where a person finds the key, which no output tells."""
+    """Place where a person finds the key, which no output tells."""
     return "gateway.key" if config.gateway.key is not None else f"in {folder.path / _KEY_FILE}"

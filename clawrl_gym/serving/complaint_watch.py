@@ -22,7 +22,7 @@ from clawrl_gym.store import JudgedTurn, UpdateRow
 from clawrl_gym.trainers.complaints import RESTORED, Complaints
 
 COMPLAINTS_FILE = "complaints.json"
-"""Below a serving folder: the last good version."""
+"""File below a serving folder: the last good version."""
 _log = logging.getLogger(__name__)
 
 

@@ -15,7 +15,7 @@ _LOOKED_AT = 100
 """Newest main turns of which the share is taken."""
 _MANY = _LOOKED_AT // 2
 _FEW = _LOOKED_AT // 4
-"""Below it many are worth a word again."""
+"""Number below which many are worth another message."""
 
 
 class UntrainableTurns:

@@ -117,7 +117,7 @@ class UserLines:
             self._begun.put_nowait(user)
 
     def learners(self, learner: AsyncLearner) -> UserLearners:
-        """Whose turn it is at the learner."""
+        """The user whose turn it is at the learner."""
         self._learners = UserLearners(learner, self._checkpoint_of, self._lock)
         return self._learners
 
@@ -191,7 +191,7 @@ class UserLines:
         return await line.loop.return_to(version)
 
     def deleted(self, session_id: str) -> None:
-        """Nothing of a session is read again."""
+        """Forget a deleted session: nothing of it is read again."""
         for guard in self._guards.values():
             guard.forget(lambda sample: sample.session_id == session_id)
 

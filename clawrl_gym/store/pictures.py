@@ -52,7 +52,7 @@ class PictureFiles:
 
     @property
     def folder(self) -> Path:
-        """Where the files lie; made when it is not there."""
+        """Folder of the files; made when it is missing."""
         if self._folder is None:
             with boundary(StoreError, "keeping pictures of an unrecorded run in memory"):
                 self._scratch = Scratch("images", _MEMORY)

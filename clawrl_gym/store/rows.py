@@ -35,7 +35,7 @@ class SessionRow:
     ended_s: float | None = None
     """Unix time of its end; None while it is open."""
     reward: float | None = None
-    """None while it is open, and after an infrastructure failure."""
+    """Its reward; None while it is open, and after an infrastructure failure."""
     stop_reason: str | None = None
     error: str | None = None
     matched_by: str | None = None

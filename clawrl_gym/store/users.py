@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody with a key of their own."""
+    """A user with a key of their own."""
 
     name: str
     key_sha256: str

@@ -1,4 +1,4 @@
-"""Which curves a report draws, of which metrics, and in which words."""
+"""Curves of a report: their metrics and titles."""
 
 from __future__ import annotations
 

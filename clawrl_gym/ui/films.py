@@ -32,7 +32,7 @@ class EpisodeFilm:
 
     @property
     def when(self) -> str:
-        """When it was measured, in words."""
+        """Time of its measurement, in words."""
         if self.version is None:
             return "measured"
         updates = f"update{'' if self.version == 1 else 's'}"
@@ -107,7 +107,7 @@ def _ends(sessions: list[SessionRow]) -> list[SessionRow]:
 
 
 def _in_order(tasks: Mapping[str, list[SessionRow]]) -> list[str]:
-    """By rank, and in a rank one task of each kind before the second of any.
+    """Tasks by rank, and in a rank one task of each kind before the second of any.
 
     Kinds are ids without their digits.
     """

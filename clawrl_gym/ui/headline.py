@@ -41,7 +41,7 @@ class ResultInWords:
     """One share that was measured."""
 
     label: str
-    """When, and of what."""
+    """Time and subject."""
     success: str
     spread: str
 

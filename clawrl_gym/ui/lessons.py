@@ -81,7 +81,7 @@ class TaughtLine:
     prompt: int
     ids_T: list[int]
     gaps_T: list[float | None]
-    """None where the teacher scored nothing."""
+    """The teacher's gaps; None where it scored nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class RunData:
     """The newest of each user who has weights of their own."""
     trust: Trust = field(default_factory=Trust)
     solved: dict[int, dict[str, bool]] = field(default_factory=dict)
-    """Which tasks each held-out evaluation solved, by the updates before it."""
+    """Tasks that each held-out evaluation solved, by the number of updates before it."""
     rewards: dict[int, dict[str, float]] = field(default_factory=dict)
     """Rewards of each held-out evaluation by task, by the number of updates before it."""
 
@@ -130,7 +130,7 @@ class RunData:
 
     @property
     def is_control(self) -> bool:
-        """It had nothing to learn from."""
+        """Whether it had nothing to learn from."""
         return control_words(self.setting("control")) is not None
 
     def points(self, metric: str) -> list[tuple[float, float]]:
@@ -208,7 +208,7 @@ class _Stored:
 
     cards: list[TranscriptCard] = field(default_factory=list)
     episodes: int = 0
-    """From which the cards were chosen."""
+    """Number of episodes from which the cards were chosen."""
     lessons: list[LessonCard] = field(default_factory=list)
     judged: list[JudgedTurn] = field(default_factory=list)
     films: list[FilmCard] = field(default_factory=list)
@@ -219,7 +219,7 @@ class _Stored:
 
     @property
     def sessions(self) -> list[SessionRow]:
-        """Those that are shown."""
+        """The sessions that are shown."""
         episodes = [session for card in self.cards for session in card.choice.sessions]
         return [*episodes, *(lesson.session for lesson in self.lessons)]
 
@@ -302,7 +302,7 @@ def _session_films(
 
 
 def model_folders(folder: Path, config: Json) -> Sequence[Path]:
-    """Where the model's tokenizer.json may be, nearest to the run first."""
+    """Folders that may hold the model's tokenizer.json, nearest to the run first."""
     model = str(leaf(config, "policy.model") or "tiny")
     own = [folder / "serving" / name for name in ("0/base", "")]
     return [*own, shipped_dir(model) if model in SHIPPED else Path(model)]

@@ -98,7 +98,7 @@ class LiveScreen:
 
 
 def fitted(rows: Sequence[Row], height: int) -> list[Row]:
-    """As many rows as there is room for: first the blank ones go, then those in the middle."""
+    """At most `height` rows: first the blank ones go, then those in the middle."""
     fitting = list(rows)
     for at in range(len(fitting) - 1, -1, -1):
         if len(fitting) > height and not "".join(s.text for s in fitting[at]).strip("│| "):

@@ -39,7 +39,7 @@ class RunPhase:
     start_s: float
     detail: str = ""
     end_s: float | None = None
-    """None while it lasts."""
+    """Time of its end; None while it lasts."""
 
     def lasted_s(self) -> float:
         """Seconds so far, or altogether."""
@@ -81,11 +81,11 @@ class RunState:
     first_step: tuple[int, float] | None = None
     """The first update seen and when: the time left is counted from there."""
     last_update_s: float | None = None
-    """When the newest update came."""
+    """Time of the newest update."""
     gauges_s: float | None = None
-    """When the newest gauges came."""
+    """Time of the newest gauges."""
     left_reported_s: float = 0.0
-    """When the run last reported how long it still takes."""
+    """Time of the run's last estimate of its remaining time."""
     sessions: OrderedDict[str, SessionLine] = field(default_factory=OrderedDict)
     """The newest ones, the newest last."""
     session_of_turn: OrderedDict[int, str] = field(default_factory=OrderedDict)

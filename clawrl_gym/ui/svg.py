@@ -42,7 +42,7 @@ class Column:
 
     low: float
     high: float
-    """From and to on the x axis."""
+    """Limits on the x axis."""
     words: list[str]
     """Lines shown for it under the pointer."""
     parts: tuple[float, ...]
@@ -51,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class PlotArea:
-    """Where data lies in a chart's view box."""
+    """Area of the data in a chart's view box."""
 
     width: int
     height: int
@@ -264,7 +264,7 @@ class IntervalRow:
     low: float
     high: float
     words: str
-    """Beside it, at the right."""
+    """Text beside it, at the right."""
 
 
 _ROW_PX, _NAME_PX, _WORDS_PX = 30, 6.6, 6.2

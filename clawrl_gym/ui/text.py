@@ -49,7 +49,7 @@ def age(seconds: float) -> str:
 
 
 def until(seconds: float) -> str:
-    """When something is due, in whole seconds: `42 s`, or `now`."""
+    """Time until something is due, in whole seconds: `42 s`, or `now`."""
     return age(seconds) if seconds > 0 else "now"
 
 

@@ -38,7 +38,7 @@ class Token:
     logprob: float | None
     version: int
     advantage: float | None
-    """None when no update trained on it."""
+    """Advantage of the token; None when no update trained on it."""
     gap: float | None = None
     """Teacher's log-prob less the policy's; None where no teacher scored it."""
 
@@ -56,7 +56,7 @@ class TranscriptTurn:
     """One turn of a transcript: the input, and the policy's reply."""
 
     added_messages: list[TranscriptMessage]
-    """Those that the turn before did not have."""
+    """Messages that the turn before did not have."""
     tokens: list[Token]
     hidden_tokens: int
     finish_reason: str

@@ -50,7 +50,7 @@ class JudgedTurn:
 
     @property
     def is_clear(self) -> bool:
-        """It says good or bad."""
+        """Whether it says good or bad."""
         return bool(self.value)
 
 
@@ -126,7 +126,7 @@ def comparison_words(first: VerdictShare, newest: VerdictShare) -> str:
 
 
 def buckets_of(turns: Sequence[JudgedTurn]) -> list[VerdictBucket]:
-    """By weight version; neighbours are put together until each holds enough clear verdicts."""
+    """Buckets by weight version; neighbours are merged until each holds enough clear verdicts."""
     by_version: dict[int, list[JudgedTurn]] = {}
     for turn in turns:
         by_version.setdefault(turn.version, []).append(turn)
@@ -168,7 +168,7 @@ class VerdictCharts:
 
 
 def verdict_charts(turns: Sequence[JudgedTurn]) -> VerdictCharts | None:
-    """None where nothing was judged."""
+    """Charts of verdicts; None where nothing was judged."""
     if not turns:
         return None
     buckets = buckets_of(turns)

@@ -59,7 +59,7 @@ class RunView(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing is shown any more but messages, as plain lines; idempotent."""
+        """Show nothing any more but messages, as plain lines; idempotent."""
         ...
 
 
@@ -164,7 +164,7 @@ class LineView:
             self._write("errors so far: " + ", ".join(f"{k} {number(n)}" for k, n in new.items()))
 
     def turn(self, turn: Turn) -> None:
-        """Its kind, size and weight versions."""
+        """Show its kind, size and weight versions."""
         name = f"{turn.session_id}#{turn.index}"
         kind = turn.kind if turn.kind == "main" else f"side ({turn.rule})"
         calls = f"  {calls_of(turn)}" if turn.reply.get("tool_calls") else ""
@@ -174,15 +174,15 @@ class LineView:
         )
 
     def verdict(self, verdict: Verdict) -> None:
-        """Its mark, and what it goes by."""
+        """Show its mark, and its basis."""
         reason = one_line(why(verdict))
         self._write(f"verdict on turn {verdict.turn_id}: {mark(verdict)}  {verdict.kind}  {reason}")
 
     def taught(self, reading: Reading) -> None:
-        """Nothing: a line without colours would only repeat the conversation."""
+        """Show nothing: a line without colours would only repeat the conversation."""
 
     def close(self) -> None:
-        """Nothing is left to draw; idempotent."""
+        """Do nothing: nothing is left to draw; idempotent."""
 
 
 def make_view(

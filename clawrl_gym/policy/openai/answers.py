@@ -29,7 +29,7 @@ _REFUSED = (400, 413, 422)
 """Statuses that say that the request itself is wrong."""
 _TOO_LARGE = 413
 _BUSY = (408, 425, 429, 500, 502, 503, 504, 529)
-"""The same request may be answered later."""
+"""Statuses after which the same request may be answered later."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
 _SHOWN = 300
 
@@ -38,7 +38,7 @@ class TurnedAway(PolicyUnavailable):
     """A server that may answer the same request later."""
 
     after_s: float = 0.0
-    """When, by what it says itself."""
+    """Seconds after which to ask again, by the server's own word."""
 
 
 def failure_of(url: str, status: int, text: str, retry_after: str | None) -> PolicyError:
@@ -88,7 +88,7 @@ async def asked_again(
 
 @contextmanager
 def reaching(url: str, timeout_s: float | None) -> Iterator[None]:
-    """Raises ReplyTimeout when the time is over inside, PolicyUnavailable when nobody answers."""
+    """Raise ReplyTimeout when the time is over inside, PolicyUnavailable when nobody answers."""
     try:
         yield
     except aiohttp.ConnectionTimeoutError as error:

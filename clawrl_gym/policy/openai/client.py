@@ -37,7 +37,7 @@ _PASSED_ON = {"temperature", "top_p", "max_tokens", "seed", "stop", "presence_pe
 """Settings of the sampling that the API has."""
 _GLANCE_S = 5.0
 _SURE_S = 30.0
-"""So long after an answer it is taken to answer."""
+"""Seconds after an answer in which the server is taken to answer."""
 _CONNECT_S = 10.0
 
 
@@ -149,7 +149,7 @@ class OpenAiClient(EngineClient):
         yield Piece([], [], {}, said.generation(reason, usage))
 
     async def metrics(self) -> dict[str, float]:
-        """It says nothing of itself; raises PolicyError where it does not answer."""
+        """No metrics: it reports none; raises PolicyError where it does not answer."""
         if time.monotonic() - self._answered_s > _SURE_S:
             await self.models()
         return {}
@@ -177,7 +177,7 @@ class OpenAiClient(EngineClient):
         return f"{self._base_url}/chat/completions"
 
     def _request(self, body: ChatBody, sampling: Sampling) -> JsonObject:
-        """Raises RequestError for settings that the API has not."""
+        """The request in the API's form. Raises RequestError for settings that the API has not."""
         request: JsonObject = {"model": self._endpoint.model, **cast(JsonObject, body)}
         request |= _settings(sampling)
         if self._endpoint.max_tokens is not None:
@@ -257,7 +257,7 @@ class _Said:
 
 
 def _settings(sampling: Sampling) -> JsonObject:
-    """In the words of the API. Raises RequestError naming what it has no word for."""
+    """Sampling settings in the API's words. Raises RequestError naming what it has no word for."""
     changed = sampling.changed
     foreign = sorted(changed.keys() - _PASSED_ON)
     if foreign:

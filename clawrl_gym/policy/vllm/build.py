@@ -1,4 +1,4 @@
-"""Which build of vLLM is installed."""
+"""The installed build of vLLM."""
 
 from __future__ import annotations
 

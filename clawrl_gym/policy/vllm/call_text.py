@@ -37,7 +37,7 @@ class CallText:
     arguments: str
     """A JSON object, or what the policy wrote in its place."""
     id: str = ""
-    """Where a parser gave it one."""
+    """Id of the call, where a parser gave it one."""
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class TaggedXml:
     def read(self, text: str, arguments: Arguments) -> CallReading:
         reading, at = CallReading(), 0
         opened, count = -1, 0
-        """Where the outer tag began, and the functions since."""
+        """Position of the outer tag, and the number of functions since."""
         while at < len(text):
             if text.startswith(self.function, at):
                 at, count = self._read_function(text, at, reading, arguments), count + 1
@@ -272,7 +272,7 @@ class MarkedJson:
         return reading
 
     def _value(self, text: str, at: int) -> int:
-        """Where the JSON of a call begins, named or not."""
+        """Position of a call's JSON, named or not."""
         begin = _skip(text, at)
         if text.startswith("[", begin) and not text.startswith(self.marks, begin):
             return begin
@@ -297,11 +297,11 @@ FORMATS: dict[str, CallFormat] = {
     "Llama3JsonToolParser": LeadingJson(),
     "MistralToolParser": MarkedJson(),
 }
-"""By the class of vLLM's parser; what is not here is read by vLLM alone."""
+"""Formats by the class of vLLM's parser; others are read by vLLM alone."""
 
 
 def value_end(text: str, at: int) -> int | None:
-    """Where the JSON value at a position ends; None where there is none."""
+    """End of the JSON value at a position; None where there is none."""
     try:
         return _DECODER.raw_decode(text, at)[1]
     except (ValueError, RecursionError):
@@ -383,9 +383,9 @@ class _Members:
     spans: list[tuple[str, str]]
     """Keys and the JSON of their values, in order."""
     end: int | None
-    """Where the object ends; None where it is not whole."""
+    """End of the object; None where it is not whole."""
     stopped: int
-    """Where reading stopped."""
+    """Position where reading stopped."""
     broken: str | None = None
     """The key whose value could not be read."""
 
@@ -431,7 +431,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _find(text: str, at: int, *marks: str) -> int:
-    """Where the first of the marks stands from a position on; the text's end where none does."""
+    """Position of the first of the marks from `at` on; the text's end where there is none."""
     return min((found for mark in marks if (found := text.find(mark, at)) >= 0), default=len(text))
 
 

@@ -22,7 +22,7 @@ from clawrl_gym.policy.weights import layer_shapes, weight_files
 PROBE_PRIORITY, PROBE_SEATS = -1, 4
 """Priority and seats of requests that prove a publication: these never wait, see `scheduler`."""
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Those that vLLM makes room for; an adapter of a smaller rank fits."""
+"""Ranks that vLLM makes room for; an adapter of a smaller rank fits."""
 
 
 def is_eager(config: PolicyConfig) -> bool:
@@ -36,7 +36,7 @@ def _servers_here(config: PolicyConfig) -> int:
 
 
 def compile_cache() -> Path:
-    """Where vLLM keeps what it compiled, for the next run with the same model and settings."""
+    """Folder of vLLM's compiled code, for the next run with the same model and settings."""
     return cache_root() / "vllm"
 
 

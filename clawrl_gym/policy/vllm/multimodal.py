@@ -94,7 +94,7 @@ async def expanded(renderer: OnlineRenderer, ids: list[int], urls: list[str]) ->
 def _placed(
     ids: list[int], ranges: Sequence[PlaceholderRange], new_ids: list[int]
 ) -> list[PlaceholderRange]:
-    """Where runs of `ids` are in new ones, one after the other."""
+    """Places of the runs of `ids` in new ones, one after the other."""
     places, at = [], 0
     for place in ranges:
         run = ids[place.offset : place.offset + place.length]

@@ -25,7 +25,7 @@ EngineOutputs: TypeAlias = Any
 Request: TypeAlias = Any
 """Starlette's, which comes with vLLM."""
 EngineRequest: TypeAlias = Any
-"""As its scheduler keeps it."""
+"""A request as its scheduler keeps it."""
 OutputProcessor: TypeAlias = Any
 SampleLogprobs: TypeAlias = Any
 IncrementalDetokenizer: TypeAlias = Any

@@ -283,8 +283,8 @@ class EngineEvents:
         return event
 
     def _spans(self, output: CompletionOutput) -> list[Event]:
-        """As vLLM has them in its last output, of all ids up to a stop text that it does not know
-        of."""
+        """Version spans as vLLM has them in its last output, of all ids up to a stop text that it
+        does not know of."""
         told = [(span.version, span.start) for span in output.weight_versions or []]
         starts = [span for span in self._starts or told if span[1] < self._count]
         return [

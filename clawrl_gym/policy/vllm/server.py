@@ -226,7 +226,7 @@ class PolicyServer:
             self._scratch = None
 
     def _scratch_of_process(self) -> Scratch:
-        """Where vLLM has its sockets and what else it does not clean up."""
+        """Folder for vLLM's sockets and whatever else it does not clean up."""
         self._scratch = self._scratch or Scratch("vllm")
         return self._scratch
 

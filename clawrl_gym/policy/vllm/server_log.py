@@ -39,7 +39,7 @@ _FATAL = ("EngineCore failed to start", "EngineCore encountered a fatal error")
 """Lines of vLLM just before the error that its engine ended with."""
 _SERVES = "Starting vLLM server"
 _ENDS = ("[shutdown]", "nanobind:")
-"""From here on everything follows from the end: nothing is its cause."""
+"""Marks from which on everything follows from the end: nothing there is its cause."""
 _ENGINE_GONE = ("engine core exited unexpectedly", "EngineDeadError")
 _GENERIC = ("Engine core initialization failed", *_ENGINE_GONE, "leaked", "CancelledError",
             "validation error for")  # fmt: skip
@@ -98,7 +98,7 @@ class ServerLog:
 
 
 def _errors(lines: Iterable[str]) -> list[str]:
-    """Those that say what went wrong, and not that something did."""
+    """Errors that say what went wrong, and not that something did."""
     return [line.strip() for line in lines if _ERROR.match(line) and not _is_any(_GENERIC, line)]
 
 

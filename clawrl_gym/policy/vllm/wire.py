@@ -52,7 +52,7 @@ class ReplyAnswer(GenerationEnd, total=False):
     logprobs: list[float | None]
     text: str
     deltas: list[Delta] | None
-    """None where no parser was asked."""
+    """Deltas; None where no parser was asked."""
 
 
 def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> JsonObject:
@@ -168,5 +168,5 @@ class ReplyStream:
 
 
 def _numbers(versions: list[str]) -> list[int]:
-    """Nothing when vLLM has not been told a number yet."""
+    """Version numbers; empty when vLLM has not been told one yet."""
     return [int(version) for version in versions if version.isdecimal()]
