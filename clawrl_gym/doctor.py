@@ -52,8 +52,8 @@ def show(checks: Sequence[MachineCheck], console: Console) -> None:
         table.add_row(*cells, *([Text(check.needed_for)] if wide else []))
     console.print(table)
     for status, heading in (
-        (Status.MISSING, "To be mended:"),
-        (Status.OPTIONAL, "Only if you want it:"),
+        (Status.MISSING, "To fix:"),
+        (Status.OPTIONAL, "Optional:"),
     ):
         _show_cures([check for check in checks if check.status is status], heading, console)
     console.print(verdict(checks))

@@ -41,7 +41,7 @@ def _check(config: cg.EvaluateConfig) -> Iterator[str]:
 
 
 async def _evaluate(config: cg.EvaluateConfig) -> int:
-    with INTERRUPTS.goes_on("the same command goes on with what is missing"):
+    with INTERRUPTS.goes_on("the same command continues with what is missing"):
         run = await cg.run_evaluation_async(config, on_phase=_say)
     sys.stdout.write(run.summary() + "\n")
     return 0

@@ -32,7 +32,7 @@ def _check(config: RejudgeConfig) -> Iterator[str]:
     from clawrl_gym.run.rejudge import preflight_rejudging
 
     plan = preflight_rejudging(config)
-    yield f"nothing is wrong; {len(plan.turns):,} turns of {plan.folder.path} would be judged"
+    yield f"Configuration is valid. {len(plan.turns):,} turns of {plan.folder.path} would be judged"
     for note in plan.notes:
         yield f"  note       {note}"
 
@@ -40,7 +40,7 @@ def _check(config: RejudgeConfig) -> Iterator[str]:
 async def _rejudge(config: RejudgeConfig) -> int:
     from clawrl_gym.run.rejudge import rejudge
 
-    with INTERRUPTS.goes_on("the same command goes on with what is missing"):
+    with INTERRUPTS.goes_on("the same command continues with what is missing"):
         rejudging = await rejudge(config, on_phase=_say)
     sys.stdout.write(rejudging.summary() + "\n")
     return 0

@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _act(folder: RunFolder, options: argparse.Namespace) -> None:
     if options.unpin is not None:
         unpin_version(folder, options.unpin, options.user)
-        sys.stdout.write(f"{options.unpin} is pinned no more\n")
+        sys.stdout.write(f"{options.unpin} is no longer pinned\n")
         return
     if options.version is None:
         return _list(folder, options.user)
@@ -95,7 +95,7 @@ def _return(folder: RunFolder, version: int, user: str) -> None:
     served_as = return_to(folder, version, user)
     name = f"{user}@" if user != OWNER else "version "
     if served_as is None:
-        sys.stdout.write(f"{name}{version} comes back when the update under way has ended\n")
+        sys.stdout.write(f"{name}{version} is restored when the current update has ended\n")
     else:
         sys.stdout.write(f"{name}{version} is back, as {name}{served_as}\n")
 

@@ -40,9 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="add|list|key|remove")
     for name, run, help_ in (
-        ("add", _add, "add a user; writes their key"),
-        ("list", _list, "who there is"),
-        ("key", _key, "another key for a user; writes it"),
+        ("add", _add, "add a user and print their key"),
+        ("list", _list, "list the users"),
+        ("key", _key, "give a user another key and print it"),
         ("remove", _remove, "delete a user with everything of theirs"),
     ):
         command = commands.add_parser(name, help=help_, description=help_)
@@ -112,7 +112,7 @@ def _checked(folder: Path, may_be_new: bool = False) -> Path:
     """Raise ConfigError for what cannot be a folder that is served in."""
     if not folder.is_dir() and (not may_be_new or folder.exists()):
         raise ConfigError(
-            f"got {str(folder)!r}, which is no folder, expected the one that is served in: give "
+            f"got {str(folder)!r}, which is not a folder, expected the one that is served in: give "
             "--dir PATH, serve's run.dir"
         )
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()

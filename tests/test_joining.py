@@ -64,7 +64,7 @@ def test_nobody_at_the_address_and_no_token_are_both_said(
         ({"error": "RpcError: Unauthenticated: InvalidAuthToken"}, "refused this token"),
         ({"error": "no answer within 15 s"}, "no head of a Ray cluster, or one of another version"),
         ({"address": "h:1", "members": [], "is_open": True}, "asks for no token"),
-        ({"address": "h:1", "members": [], "is_open": False}, "no node of the cluster at h:1"),
+        ({"address": "h:1", "members": [], "is_open": False}, "not a node of the cluster at h:1"),
     ],
 )
 def test_what_a_cluster_answers_becomes_a_line(

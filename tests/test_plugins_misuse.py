@@ -240,7 +240,7 @@ def test_entry_points_that_are_broken_or_given_twice_name_their_package(package:
 def test_a_group_that_a_command_has_not_is_told() -> None:
     from clawrl_gym.config import EvaluateConfig
 
-    with pytest.raises(ConfigError, match=r"got judge=, which evaluate has not.*agent, env"):
+    with pytest.raises(ConfigError, match=r"got judge=, which evaluate does not have.*agent, env"):
         compose("evaluate", ["judge=rule"], EvaluateConfig)
 
 

@@ -245,7 +245,7 @@ async def test_a_server_that_is_given_up_stops_nothing_while_another_serves(two:
     await two.servers.start()
     two.made[0].watch_error = PolicyError("died, after 2 restarts in a row")
     watching = asyncio.create_task(two.servers.watch())
-    await until(lambda: any("the other servers go on" in phase for phase in two.phases))
+    await until(lambda: any("the other servers continue" in phase for phase in two.phases))
     assert not watching.done()
     await two.servers.stop()
     watching.cancel()

@@ -72,7 +72,7 @@ def test_a_dry_run_prints_the_configuration_and_what_would_be_started(
     config = cg.load_config([*arguments, "dry_run=true"], command)  # type: ignore[call-overload]
     assert yaml.safe_load(printed) == config.model_dump(mode="json")
     lines = "\n".join(line for line in printed.splitlines() if line.startswith("#"))
-    for part in ("nothing is wrong", "memory", "disk", "time", *says):
+    for part in ("Configuration is valid.", "memory", "disk", "time", *says):
         assert part in lines, part
     assert list(tmp_path.rglob("*")) == [], "nothing is left"
 

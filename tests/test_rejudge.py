@@ -225,7 +225,7 @@ async def test_a_server_that_is_gone_ends_it_and_the_rest_is_judged_later(servin
         judging = asyncio.create_task(again(serving, *overrides, address))
         await served.wait()
         server.silent = True
-    with pytest.raises(PolicyUnavailable, match="the same command goes on with the others"):
+    with pytest.raises(PolicyUnavailable, match="the same command continues with the others"):
         await judging
     (folder,) = (serving / "rejudged").iterdir()
     kept = (folder / "verdicts.jsonl").read_text().splitlines()

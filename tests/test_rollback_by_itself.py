@@ -210,7 +210,7 @@ async def test_a_version_that_people_complain_about_is_taken_back_and_not_learne
         assert service.serving == learner.weights == 1.0
         (line,) = [line for line in service.said if "are complained about" in line]
         assert line.startswith("WARNING:")
-        assert f"version {to} is taken back into service" in line
+        assert f"version {to} is put back into service" in line
         before = len(service.updates)
         await service.talk(32)
         assert len(service.updates) > before, "it learns on"

@@ -58,9 +58,9 @@ def test_a_run_keeps_its_parts_in_their_places(begun: RunFolder) -> None:
     assert begun.checkpoints.is_dir()
     assert begun.logs.is_dir()
     assert begun.read_config(RunConfig) == RunConfig(seed=7)
-    assert begun.way_on("train").startswith("go on with: python -m clawrl_gym.train resume=")
+    assert begun.way_on("train").startswith("resume with: python -m clawrl_gym.train resume=")
     spaced = RunFolder(Path("my runs/x")).way_on("serve")
-    assert spaced == "go on with: python -m clawrl_gym.serve 'resume=my runs/x'"
+    assert spaced == "resume with: python -m clawrl_gym.serve 'resume=my runs/x'"
 
 
 async def test_a_run_that_was_lengthened_goes_on_so_without_being_told_again(
@@ -83,7 +83,7 @@ async def test_a_run_that_was_lengthened_goes_on_so_without_being_told_again(
 
 
 def test_a_folder_that_holds_a_run_is_no_place_for_a_new_one(begun: RunFolder) -> None:
-    with pytest.raises(ConfigError, match="holds a run already; go on with it: resume="):
+    with pytest.raises(ConfigError, match="holds a run already; resume it: resume="):
         begun.check_new()
     with pytest.raises(ConfigError, match="holds a run already"):
         begun.make(RunConfig())
@@ -147,7 +147,7 @@ async def test_a_run_goes_on_only_with_its_newest_checkpoint(begun: RunFolder) -
     (begun.checkpoints / "000004").mkdir()
     begun.check_resumable()
     (begun.path / "run.db").write_bytes(b"no database at all" * 100)
-    with pytest.raises(ConfigError, match=rf"cannot go on with {begun.path}: "):
+    with pytest.raises(ConfigError, match=rf"cannot resume {begun.path}: "):
         begun.check_resumable()
 
 

@@ -146,7 +146,7 @@ def test_a_version_is_pinned_by_name_comes_back_by_it_and_is_let_go(
     assert (code, "'best', expected a version or a name that is pinned: good" in why) == (2, True)
     assert said("7", "--pin", "late")[0] == said("--unpin", "late")[0] == 2
     assert said("good") == (0, "version 1 is back, as version 3\n")
-    assert said("--unpin", "good") == (0, "good is pinned no more\n")
+    assert said("--unpin", "good") == (0, "good is no longer pinned\n")
     for wrong in (["--pin", "good"], ["1", "--unpin", "good"], ["1", "--pin", "a", "--unpin", "a"]):
         with pytest.raises(SystemExit):
             rollback.main([str(run.path), *wrong])

@@ -178,7 +178,7 @@ class Cluster:
         self.nodes, self._heard_s = nodes, time.monotonic()
         if self.own_node not in {node.id for node in nodes}:
             self.lose(
-                "Ray on this machine ended, so that the run is no part of its cluster any more"
+                "Ray on this machine ended, so the run is no longer part of its cluster"
             )
 
     @asynccontextmanager

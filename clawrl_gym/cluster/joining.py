@@ -31,7 +31,7 @@ def token_of(file: str | None, environment: Mapping[str, str] = os.environ) -> s
     try:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(
             f"got no token of the cluster ({path}: {why}), expected the one that its head was "
             f"started with: copy the head's {DEFAULT_TOKEN_FILE} here, set {TOKEN}, or give "
@@ -68,8 +68,8 @@ def membership(config: RayConfig) -> Membership:
     if not own:
         others = ", ".join(sorted(member["address"] for member in members)) or "none"
         raise ConfigError(
-            f"this machine is no node of the cluster at {address}, and a run begins on one of them "
-            f"({others}): join it first with python -m clawrl_gym.node --address={address}"
+            f"this machine is not a node of the cluster at {address}, and a run begins on one of "
+            f"them ({others}): join it first with python -m clawrl_gym.node --address={address}"
         )
     return Membership(address, own[0]["address"], token)
 
@@ -122,7 +122,7 @@ def closed(address: str, why: str) -> str:
     """The error for an address where nothing listens."""
     return (
         f"got the cluster's address {address}, where nothing answers ({why}): start its head first "
-        "(python -m clawrl_gym.node --head), or mend the address or the firewall between"
+        "(python -m clawrl_gym.node --head), or fix the address or the firewall between"
     )
 
 

@@ -320,7 +320,7 @@ def _refuse_foreign_groups(
     for name in names:
         if name and name not in groups and (conf_dir() / name).is_dir():
             raise ConfigError(
-                f"got {name}=, which {config_name} has not, expected one of its groups: "
+                f"got {name}=, which {config_name} does not have, expected one of its groups: "
                 + ", ".join(groups)
             )
 

@@ -14,6 +14,6 @@ def broken_line(broken: Mapping[str, str]) -> str:
     more = f"; and {len(broken) - _MOST_NAMED} more" if len(broken) > _MOST_NAMED else ""
     tasks = "1 task is" if len(broken) == 1 else f"{len(broken)} tasks are"
     return (
-        f"{tasks} broken and not drawn ({some}{more}); `validate` looks again, and a task that is "
-        "mended is drawn again"
+        f"{tasks} broken and not drawn ({some}{more}); `validate` checks again, and a task that is "
+        "repaired is drawn again"
     )

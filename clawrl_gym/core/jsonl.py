@@ -50,7 +50,7 @@ class JsonLines:
                 self._line_is_cut = False
         except OSError as error:
             raise StoreError(
-                f"cannot write to {str(self._path)!r}: {error}; make room and go on (resume=, or "
+                f"cannot write to {str(self._path)!r}: {error}; make room and resume (resume=, or "
                 "the same command)"
             ) from error
 

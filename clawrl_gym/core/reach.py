@@ -38,7 +38,7 @@ def silence(key: str, url: str) -> Iterator[str]:
         return
     why = why_unreachable(url)
     if why is not None:
-        yield f"got {key}={url!r}, where nobody answers ({why}): start that server first"
+        yield f"got {key}={url!r}, where no server answers ({why}): start that server first"
 
 
 def why_closed(host: str, port: int, timeout_s: float = 2.0) -> str | None:

@@ -153,7 +153,7 @@ class EvaluationRecord:
             if self._silent >= _SILENT_ATTEMPTS:
                 raise PolicyError(
                     f"the policy failed {self._silent} attempts in a row, the last: "
-                    f"{episode.error}; {self.progress}, the same command goes on with the others"
+                    f"{episode.error}; {self.progress}, the same command continues with the others"
                 )
 
     @property

@@ -75,7 +75,7 @@ class Settings:
         was, now = (leaf(one.config, "endpoint.base_url") for one in (self, other))
         if was == now:
             return None
-        return f"endpoint.base_url was {was}, is {now}: taken for the same server"
+        return f"endpoint.base_url was {was}, is {now}: treated as the same server"
 
 
 def settings_of(

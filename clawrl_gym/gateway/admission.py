@@ -115,12 +115,12 @@ class Admission:
         user (429)."""
         limit = self._config.max_waiting
         if inside > limit:
-            raise Refusal(503, f"{limit} requests are inside already", "overloaded")
+            raise Refusal(503, f"{limit} requests are in progress already", "overloaded")
         limit = self._config.max_waiting_per_user
         if user != OWNER and inside_of_user > limit:
             raise Refusal(
                 429,
-                f"{limit} requests of yours are inside already: wait for one",
+                f"{limit} of your requests are in progress already: wait for one",
                 "user_overloaded",
             )
 

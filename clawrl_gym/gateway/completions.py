@@ -277,7 +277,7 @@ class Completions:
         for name in names:
             if name not in self._named and len(self._named) < _MOST_NAMED:
                 self._named.add(name)
-                _log.warning("a request has %a, which has no effect; said once", name[:100])
+                _log.warning("a request has %a, which has no effect (logged once)", name[:100])
 
     @asynccontextmanager
     async def _chat_call(

@@ -83,7 +83,7 @@ class _Connection(web.RequestHandler):
 def _reason(message: str) -> str:
     """Without what aiohttp quotes below its first line, and without its advice to who serves."""
     first = message.strip().partition("\n")[0].partition(". ")[0].rstrip(":")
-    return f"the request is no HTTP that can be read: {first[:_MOST_CHARS]}"
+    return f"the request is not valid HTTP: {first[:_MOST_CHARS]}"
 
 
 def _refusing(handle: _Handle, answer: Answer) -> _Handle:

@@ -15,7 +15,7 @@ from clawrl_gym.core.errors import (
 
 _DISK_FULL = (
     "the gateway's disk is full and what is not recorded is not answered: make room on it and ask "
-    "again, or serve with live.record=false, which goes on unrecorded"
+    "again, or serve with live.record=false, which continues unrecorded"
 )
 
 

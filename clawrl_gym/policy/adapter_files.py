@@ -45,7 +45,7 @@ class AdapterFiles:
         settings = json.loads((self.folder / ADAPTER_SETTINGS).read_text("utf-8"))
         strange = [name for name in _UNKNOWN_FORMS if settings.get(name)]
         if strange:
-            raise ValueError(f"{self.folder} is no plain adapter: it has {', '.join(strange)}")
+            raise ValueError(f"{self.folder} is not a plain adapter: it has {', '.join(strange)}")
         rank, alpha = int(settings["r"]), float(settings["lora_alpha"])
         return alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
 

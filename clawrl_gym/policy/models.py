@@ -144,7 +144,7 @@ def checked(folder: Path) -> Path:
     """The folder itself, once it is sure that it has what engine and learner need."""
     if not folder.is_dir():
         raise ConfigError(
-            f"policy.model={str(folder)!r} is a file and no GGUF (*{SUFFIX}): give the folder it "
+            f"policy.model={str(folder)!r} is a file but not GGUF (*{SUFFIX}): give the folder it "
             "lies in"
         )
     model_config(folder)

@@ -317,7 +317,7 @@ class PolicyServers:
             except (PolicyError, ConfigError) as error:
                 if not any(sibling.alive for sibling in self.engines):
                     raise
-                self._on_phase(f"{error}; the other servers go on")
+                self._on_phase(f"{error}; the other servers continue")
             await asyncio.sleep(_AGAIN_S)
 
     @contextmanager

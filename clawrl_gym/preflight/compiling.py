@@ -44,7 +44,7 @@ def with_compiling(
         return _with(config, is_eager=True), None
     if isinstance(config, ServeConfig):
         return _with(config, is_eager=False), (
-            "policy.enforce_eager=false: a service has no end, so that compiling pays back"
+            "policy.enforce_eager=false: a service has no end, so compiling pays off"
         )
     tokens = workload_of(config, measured).generated_tokens
     eager_s = tokens / GPU_EAGER_TOKENS_PER_S

@@ -30,10 +30,10 @@ def plan_lines(plan: AnyPreflight, preparations: Sequence[str] = ()) -> Iterator
     """A line for each thing that would be started or used, and what was said on the way."""
     config = plan.config
     if plan.is_complete:
-        yield "nothing is wrong, and nothing would be started:"
+        yield "Configuration is valid. Nothing would be started:"
         yield from (f"  note       {note}" for note in plan.notes)
         return
-    yield "nothing is wrong; would be started:"
+    yield "Configuration is valid. This run would start:"
     yield f"  processes  {', '.join(_processes(config, plan.model))}"
     if plan.model is not None:
         yield f"  model      {_model(config, plan.model)}"
@@ -148,16 +148,16 @@ def _time(plan: AnyPreflight) -> str:
     rate = _episodes_per_s(config)
     if config.policy.model in SHIPPED and rate is not None:
         seconds = _START_S + episodes / rate * _MEASURED_CORES / cores
-        return f"about {_duration(seconds)} on {cores} cores with nothing else to do"
+        return f"about {_duration(seconds)} on {cores} cores with no other load"
     if plan.model.shape is None:
-        return "not known before the model is here"
+        return "not known before the model is downloaded"
     shape, device = plan.model.shape, plan.model.device
     work = workload_of(config, _measured(plan))
     seconds = _START_S + 4 * shape.parameters / _READ_BYTES_PER_S
     seconds += seconds_of(work, shape, device, config, cores)
     return (
         f"very roughly {_duration(seconds)}, with replies of half of policy.sampling.max_tokens: "
-        "nobody has measured this model here, and a run says what is left from its first update on"
+        "this model is not measured here; a run estimates its time left from the first update on"
     )
 
 

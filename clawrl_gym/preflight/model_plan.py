@@ -164,7 +164,7 @@ def notes_of(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) ->
                 + (f"set {words(plan.settings)}" if plan.fits else "nothing here makes it fit")
             )
     if model.folder is None:
-        yield "the model is not here: it is downloaded first, and looked at then"
+        yield "the model is not here: it is downloaded first and checked then"
         return
     able = model.abilities
     if able is not None and able.template is not None:

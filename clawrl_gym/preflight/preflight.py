@@ -131,7 +131,7 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     measured = {task.env for task in heldout}
     for name, env in envs.items():
         if config.eval.tasks and name not in measured:
-            notes.append(f"env={name or env.type} holds no task back: nothing is measured")
+            notes.append(f"env={name or env.type} has no held-out tasks: nothing is measured")
     measured_beside = sum(len(other.tasks) for other in others)
     config = _compiling(config, model, notes, len(heldout), measured_beside)
     plan = Preflight(config, folder, model, tasks, heldout, others, unprepared, notes)
@@ -139,7 +139,7 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
         steps = config.trainer.steps
         notes.append(
             f"{folder.path} is complete: {steps} of {steps} updates, and measured; nothing is "
-            f"started. To go on, say how many updates in all: trainer.steps={2 * steps}"
+            f"started. To continue, set how many updates in all: trainer.steps={2 * steps}"
         )
         return replace(plan, is_complete=True)
     return plan

@@ -154,7 +154,7 @@ def _train_config(arguments: list[str]) -> RunConfig:
     if is_supervised(folder.read_values()):
         raise ConfigError(
             f"got resume={config.resume}, a run of the command sft, expected one of train: begin "
-            f"RL with its weights, policy.model={config.resume}, or go on with "
+            f"RL with its weights, policy.model={config.resume}, or resume "
             f"python -m clawrl_gym.sft resume={config.resume}"
         )
     stored = folder.read_config(RunConfig)
@@ -223,7 +223,7 @@ def _as_begun(config: ServeConfig) -> ServeConfig:
 def _sft_config(arguments: list[str]) -> SftConfig:
     """Configuration of SFT: data may stand without its key; `resume=` takes the run's own keys."""
     if split_config(arguments)[0] is not None:
-        raise ConfigError(f"got {FLAG}, expected keys, or resume=FOLDER to go on with a run")
+        raise ConfigError(f"got {FLAG}, expected keys, or resume=FOLDER to resume a run")
     places = _bare(arguments)
     overrides = [argument for argument in arguments if argument not in places]
     config = compose_sized("sft", overrides, SftConfig)
@@ -262,7 +262,7 @@ def _bare(arguments: list[str]) -> list[str]:
 def _rejudge_config(arguments: list[str]) -> RejudgeConfig:
     """The run may stand without its key."""
     if split_config(arguments)[0] is not None:
-        raise ConfigError(f"got {FLAG}, expected a judge of today: judge=NAME and its keys")
+        raise ConfigError(f"got {FLAG}, expected a present judge: judge=NAME and its keys")
     runs = _bare(arguments)
     if len(runs) > 1:
         raise ConfigError(f"got {' and '.join(runs)}, expected one run, and KEY=VALUE")

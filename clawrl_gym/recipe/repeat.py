@@ -107,7 +107,7 @@ def notes(file: Path, stored: Mapping[str, object], config: Part) -> Iterator[st
         and key not in _OF_ONE_RUN
     ]
     if new:
-        yield f"it does not say {', '.join(new)}: of today's defaults"
+        yield f"it does not say {', '.join(new)}: today's defaults are used"
     for key, value in own.items():
         if key.rpartition(".")[2] in _PATHS and _is_relative_path(value):
             yield f"{key}={value} is looked for in this directory, {Path.cwd()}"
@@ -119,7 +119,7 @@ def _check_command(file: Path, stored: Mapping[str, object], command: str) -> No
     if writer not in fits:
         raise ConfigError(
             f"{file} is "
-            + (f"of clawrl_gym.{writer}" if writer else "no run's configuration")
+            + (f"of clawrl_gym.{writer}" if writer else "not a run's configuration")
             + f", expected the config.yaml of a run of clawrl_gym.{' or '.join(fits)}"
         )
 

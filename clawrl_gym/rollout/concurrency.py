@@ -68,9 +68,9 @@ class Why(StrEnum):
     """The reason for a change of the number."""
 
     START = "the start"
-    FIXED = "rollout.in_flight says so"
+    FIXED = "set by rollout.in_flight"
     LEARNER = "the learner can use no more"
-    YOUNG = "no episode has shown yet how long it becomes"
+    YOUNG = "episode length not known yet"
     ROOM = "the engine has room"
     BUSY = "the engine is busy"
     QUEUE = "requests queue in the engine"

@@ -192,7 +192,7 @@ class RolloutWorker(EpisodeRunner):
         cure = self._memory.episode_ended()
         if cure is Cure.RENEW:
             self._stale = {one for cast in self._casts.values() for one in cast.all}
-            return f"{self._memory.words}: its environments are made anew"
+            return f"{self._memory.words}: its environments are recreated"
         if cure is Cure.RETIRE:
             self._retires = self._replaceable
             what = "it is replaced" if self._replaceable else "stop the run before memory is full"

@@ -71,8 +71,8 @@ def _print_help(name: str, doc: str, config: BaseModel) -> int:
 def _multirun(name: str, arguments: list[str]) -> int:
     if name != "train":
         sys.stderr.write(
-            f"error: got --multirun, which {name} has not, expected clawrl_gym.train --multirun; "
-            "python -m clawrl_gym.bench compares recipes over seeds\n"
+            f"error: got --multirun, which {name} does not have, expected clawrl_gym.train "
+            "--multirun; python -m clawrl_gym.bench compares recipes over seeds\n"
         )
         return 2
     INTERRUPTS.patience_s = HOLDING_S

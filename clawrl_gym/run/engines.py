@@ -120,7 +120,7 @@ class RemoteEngine(Engine):
     @property
     def base_url(self) -> str:
         if self._base_url is None:
-            raise PolicyUnavailable("the engine is not there yet: no node of the cluster has it")
+            raise PolicyUnavailable("the engine has not started yet: no node of the cluster has it")
         if self._is_silent:
             raise PolicyUnavailable(f"the node {self._node} has not been heard of for a while")
         return self._base_url

@@ -101,7 +101,7 @@ class RunParts:
     async def open(self, stack: AsyncExitStack, *, resume: bool) -> UpdateRow | None:
         """Open the run's folder; returns the update to go on from."""
         if await asyncio.to_thread(self.folder.take) and resume:
-            self._view.message(f"{self.folder.path}: others could read it; it is yours alone now")
+            self._view.message(f"{self.folder.path}: others could read it; only you can now")
         if self.policy.model is not None:
             self.policy.model = await asyncio.to_thread(
                 keep_model, self.folder.path, self.policy.model

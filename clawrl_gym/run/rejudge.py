@@ -197,8 +197,8 @@ class _Rejudger:
         reason = None if address is None else await asyncio.to_thread(why_unreachable, address)
         if reason is not None:
             raise PolicyUnavailable(
-                f"nobody answers at judge.base_url={address} any more ({reason}); "
-                f"{self._progress}, the same command goes on with the others"
+                f"no server answers at judge.base_url={address} any more ({reason}); "
+                f"{self._progress}, the same command continues with the others"
             )
 
     @property
@@ -234,9 +234,9 @@ def _plan_of(config: RejudgeConfig) -> RejudgePlan:
         turns = turns.spread(config.turns)
     holder = holder_of(folder.path)
     if holder is not None:
-        notes.append(f"process {holder} still writes to {folder.path}: turns of now are judged")
+        notes.append(f"process {holder} still writes to {folder.path}: its turns so far are judged")
     if begun(folder.path, config) is not None:
-        notes.append("this goes on where it was broken off")
+        notes.append("this resumes where it stopped")
     return RejudgePlan(config, folder, turns, notes)
 
 

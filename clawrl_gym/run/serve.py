@@ -113,7 +113,7 @@ def machine_turns_in_words(machine_turns: MachineTurns) -> str:
 def _weights_of_users(config: ServeConfig, have_own: bool, users: int) -> str:
     """A sentence on whose weights answer whom."""
     if have_own:
-        words = "users have weights of their own, which learn of their own sessions alone"
+        words = "users have weights of their own, which learn only from their own sessions"
         slots = adapter_slots(config.policy, users)
         if users >= slots:
             words += (
@@ -126,7 +126,7 @@ def _weights_of_users(config: ServeConfig, have_own: bool, users: int) -> str:
         if config.learner.adapter is not None
         else "learner=lora gives each their own"
     )
-    return f"one set of weights answers all users and learns of all of them; {way}"
+    return f"one set of weights answers all users and learns from all of them; {way}"
 
 
 class Service:

@@ -72,7 +72,7 @@ class SftRun:
             if best < self.updates and place.is_dir():
                 lines.append(f"it was lowest, {self.losses[best]:.3f}, in policy.model={place}")
         lines.append(
-            f"go on with RL: python -m clawrl_gym.train policy.model={self.folder} env=NAME"
+            f"continue with RL: python -m clawrl_gym.train policy.model={self.folder} env=NAME"
         )
         return "\n".join(lines)
 
@@ -92,7 +92,7 @@ class SftPlan:
     def lines(self) -> list[str]:
         """Lines about what would be done."""
         config = self.config
-        lines = [f"nothing is wrong; {self.folder.path} would be trained on {self.device}"]
+        lines = [f"Configuration is valid. {self.folder.path} would be trained on {self.device}"]
         if config.demonstrations:
             lines.append(f"  demonstrations  {config.demonstrations} of env={config.env.type}")
         if self.data is None:
@@ -211,7 +211,7 @@ def _learn(plan: SftPlan, stop: threading.Event, on_phase: OnPhase) -> SftRun:
     checkpoints = list_checkpoints(folder.checkpoints)
     if checkpoints:
         learner.load_checkpoint(str(checkpoints[max(checkpoints)]))
-        on_phase("sft", f"going on after update {learner.updates}")
+        on_phase("sft", f"resuming after update {learner.updates}")
     metrics = Metrics(folder.path, "none", config.model_dump(mode="json"))
     try:
         loop = _Loop(config, folder, data, order, updates, learner, metrics, on_phase)

@@ -283,7 +283,7 @@ def rows_in(place: Path) -> Iterator[Row]:
     """
     if not place.exists():
         raise ConfigError(
-            f"got data {str(place)!r}, which is not here, expected a .jsonl or .parquet file, a "
+            f"got data {str(place)!r}, which does not exist, expected a .jsonl or .parquet file, a "
             "folder of them, or a run's folder"
         )
     files = sorted(p for p in place.rglob("*") if p.suffix in _TABLES + _TEXTS[:2])

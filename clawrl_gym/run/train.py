@@ -90,7 +90,7 @@ async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
         raise TrainerError(
             f"{config.learner.most_without_gradient} updates in a row had no gradient, the last "
             f"one because {run.stopped.why}: {REMEDIES[run.stopped.cause]}; "
-            "learner.most_without_gradient=null goes on"
+            "learner.most_without_gradient=null continues"
         )
     return TrainingRun(folder.path, report, {} if run is None else run.evaluations)
 

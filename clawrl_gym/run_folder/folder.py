@@ -71,13 +71,13 @@ class RunFolder:
 
     def way_on(self, command: str) -> str:
         """The command that resumes the run in this folder."""
-        return f"go on with: python -m clawrl_gym.{command} {shlex.quote(f'resume={self.path}')}"
+        return f"resume with: python -m clawrl_gym.{command} {shlex.quote(f'resume={self.path}')}"
 
     def check_new(self) -> None:
         """Raise ConfigError when a run is there, or when the folder cannot be made."""
         if self.exists:
             raise ConfigError(
-                f"{self.path} holds a run already; go on with it: resume={self.path}, "
+                f"{self.path} holds a run already; resume it: resume={self.path}, "
                 "or choose another folder: run.dir=PATH"
             )
         self.check_usable()
@@ -103,7 +103,7 @@ class RunFolder:
         if not (self.path / DATABASE_FILE).exists():
             if list_checkpoints(self.checkpoints):
                 raise ConfigError(
-                    f"cannot go on with {self.path}: it has checkpoints and no {DATABASE_FILE}; "
+                    f"cannot resume {self.path}: it has checkpoints and no {DATABASE_FILE}; "
                     f"restore that, or begin a new run with the weights: policy.model={self.path}"
                 )
             return
@@ -112,13 +112,13 @@ class RunFolder:
             checkpoints = [row.checkpoint for row in reader.updates() if row.checkpoint]
             reader.close()
         except StoreError as error:
-            raise ConfigError(f"cannot go on with {self.path}: {error}") from error
+            raise ConfigError(f"cannot resume {self.path}: {error}") from error
         if not checkpoints:
             return
         newest = self.checkpoints / Path(checkpoints[-1]).name
         if not newest.is_dir():
             raise ConfigError(
-                f"cannot go on with {self.path}: its newest checkpoint {newest} is not there; "
+                f"cannot resume {self.path}: its newest checkpoint {newest} is not there; "
                 "restore it, or start a new run"
             )
 
@@ -233,7 +233,7 @@ def folder_of(config: RunConfig) -> RunFolder:
 def serving_folder(config: ServeConfig) -> RunFolder:
     """Folder of serving. Raises ConfigError when nothing names one."""
     if config.run.dir is None:
-        raise ConfigError("got no run.dir, expected the folder that serving goes on in")
+        raise ConfigError("got no run.dir, expected the folder to serve in")
     return RunFolder(Path(config.run.dir))
 
 

@@ -107,7 +107,7 @@ class ComplaintWatch:
         self._say(
             f"WARNING: {found.after:.0%} of the replies of versions after {complaints.good} "
             f"are complained about (n = {found.turns_after}), {found.before:.0%} before (n = "
-            f"{found.turns_before}): version {good} is taken back into service "
+            f"{found.turns_before}): version {good} is put back into service "
             "(learner.guards.complaints)"
         )
         try:

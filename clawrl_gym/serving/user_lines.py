@@ -187,7 +187,7 @@ class UserLines:
         assert self._begin is not None
         line = self._going.get(user) or self._begin(user)
         if line.task.done():
-            raise TrainerError(f"{user}'s weights learn no more: start serve again, then go back")
+            raise TrainerError(f"{user}'s weights learn no more: start serve again, then roll back")
         return await line.loop.return_to(version)
 
     def deleted(self, session_id: str) -> None:
@@ -260,7 +260,7 @@ class UserLines:
         if version and version not in list_checkpoints(self._folder.checkpoints):
             raise TrainerError(
                 f"the learner died while version {version} of the run's own weights had no "
-                "checkpoint: go on from the last one with resume=, or take "
+                "checkpoint: resume from the last one with resume=, or take "
                 "learner.checkpoint_every=1"
             )
         return str(checkpoint_dir(self._folder.checkpoints, version)) if version else None

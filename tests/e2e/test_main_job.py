@@ -249,7 +249,7 @@ def test_a_signal_ends_everything_and_names_how_to_go_on(
     below = descendants(run.pid)
     output = runs.interrupt(run, number)
     assert run.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
-    assert output.endswith(f"go on with: python -m clawrl_gym.train resume={folder}\n")
+    assert output.endswith(f"resume with: python -m clawrl_gym.train resume={folder}\n")
     assert "Traceback" not in output
     assert runs.still_alive(below) == set()
 
@@ -267,5 +267,5 @@ def test_a_run_that_loses_ray_says_so_and_how_to_go_on(tmp_path: Path) -> None:
     lines = output.splitlines()  # Ray's own may stand between and below
     error = next(at for at, line in enumerate(lines) if line.startswith("error: "))
     assert lines[error].startswith("error: ClusterError: Ray's raylet ended")
-    assert f"go on with: python -m clawrl_gym.train resume={folder}" in lines[error:]
+    assert f"resume with: python -m clawrl_gym.train resume={folder}" in lines[error:]
     assert runs.still_alive(below) == set()

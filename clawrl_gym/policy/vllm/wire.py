@@ -131,7 +131,7 @@ class ReplyStream:
         self._logprobs_T = [logprob for piece in already for logprob in piece.logprobs_T]
         self._versions_before_T = [version for piece in already for version in piece.versions_T]
         if len(self._versions_before_T) != len(self.sampled_ids_T):
-            raise PolicyError("a reply without weight versions cannot be gone on with: ask anew")
+            raise PolicyError("a reply without weight versions cannot be resumed: ask again")
         self._text = [piece.delta.get("content", "") for piece in already] if plain else None
 
     def piece(self, event: StreamEvent) -> Piece:
