@@ -67,7 +67,7 @@ class PlanRunner:
             self._watcher.ended(run, record)
             return record
         if record is not None and record.interrupted and is_resumable(run.folder):
-            resumed = await self._train(run, record, (f"resume={quoted(run.folder)}",), "goes on")
+            resumed = await self._train(run, record, (f"resume={quoted(run.folder)}",), "resumes")
             if resumed.finished or resumed.interrupted:
                 self._watcher.ended(run, resumed)
                 return resumed
@@ -83,7 +83,7 @@ class PlanRunner:
         record = read_record(measurement.record_file) or RunRecord(measurement.arguments)
         if measurement.progress() < measurement.steps:
             measurement.write()
-            how = "begins" if record.starts == 0 else "goes on"
+            how = "begins" if record.starts == 0 else "resumes"
             command = (*self._commands.measure, *measurement.arguments)
             record = await self._attempt(measurement, record, command, how)
         else:
