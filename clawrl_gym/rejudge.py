@@ -6,7 +6,7 @@ python -m clawrl_gym.rejudge runs/NAME judge=my_pkg.judge:Mine turns=500
 
 No policy is needed and nothing is generated anew. The verdicts go to runs/NAME/rejudged/, with a
 table of those of before and of now and a page of what flipped; the run keeps its own, and what it
-was trained on stays as it is. What was broken off, the same command goes on with.
+was trained on stays as it is. The same command continues what was broken off.
 """
 
 from __future__ import annotations

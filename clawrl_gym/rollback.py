@@ -7,7 +7,7 @@ python -m clawrl_gym.rollback runs/serve 12 --pin good    # is kept; canaries ar
 python -m clawrl_gym.rollback runs/serve good             # comes back by its name
 python -m clawrl_gym.rollback runs/serve --unpin good
 
-Where the folder is served in, within seconds; else when the run goes on. The weights come back as
+Where the folder is served in, within seconds; else when the run resumes. The weights come back as
 the next version, with the optimizer that they had.
 """
 

@@ -77,7 +77,7 @@ class _SentTasks:
 
 
 async def compare_machine(node: Node, say: Callable[[str], None]) -> None:
-    """Versions, which must be the same (ConfigError), and clocks, of which people are told."""
+    """Versions, which must be the same (ConfigError), and clocks, which are only reported."""
     import ray
 
     ray.cloudpickle.register_pickle_by_value(machine)  # it may be that nothing of ours is there

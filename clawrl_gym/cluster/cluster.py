@@ -167,7 +167,7 @@ class Cluster:
         self.nodes = living_nodes()
 
     def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look who lives, until the cluster is not wanted any more."""
+        """Watch which nodes live, until the cluster is closed."""
         while not self._unwanted.wait(_LOOK_S):
             with contextlib.suppress(Exception):  # the head is away: `_watch` counts the seconds
                 nodes = living_nodes()

@@ -77,7 +77,7 @@ class RayWorker(EpisodeRunner):
             raise EnvError(last_line(error)) from None
 
     async def recovered(self) -> None:
-        """Answers once Ray has started another process, or the one that there is goes on."""
+        """Answers once Ray has started another process, or the existing one continues."""
         import ray.exceptions
 
         for pause_s in growing_pauses_s(0.1, 1.0):

@@ -41,7 +41,7 @@ class Nodes(Protocol):
         """The living nodes."""
 
     def lose(self, why: str) -> None:
-        """The run cannot go on."""
+        """The run cannot continue."""
 
 
 Admit = Callable[[Node], Awaitable[Stages]]

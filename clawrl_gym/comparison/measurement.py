@@ -93,7 +93,7 @@ def is_measured(config: EvaluateConfig) -> bool:
 
 
 def make_room(config: EvaluateConfig) -> None:
-    """Remove what an environment was measured with otherwise; what was begun just so goes on."""
+    """Remove what an environment was measured with otherwise; what was begun just so continues."""
     folder = folder_of(config)
     if not _is_of(config):
         shutil.rmtree(folder, ignore_errors=True)

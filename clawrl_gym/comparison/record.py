@@ -32,7 +32,7 @@ class RunRecord:
 
     @property
     def interrupted(self) -> bool:
-        """Something outside ended it, so that it can go on."""
+        """Something outside ended it, so that it can resume."""
         code = self.exit_code
         return code is None or code < 0 or code in (TOOK_TOO_LONG, *EXIT_CODES.values())
 

@@ -1,6 +1,6 @@
 """Carries out one planned run or measurement after the other, each in a process of its own.
 
-A finished run is kept; one that something outside ended goes on where it stopped; one that failed
+A finished run is kept; one that something outside ended resumes where it stopped; one that failed
 is run again from the beginning, and its folder is kept aside. No failure ends the bench.
 """
 

@@ -623,7 +623,7 @@ class SessionIndex:
     def find(self, branch: Branch, *, claims: bool, is_retry: bool) -> str | None:
         """The session that a request belongs to; None for a new one.
 
-        With `claims` it answers the turn that it goes on from, so that the next request with the
+        With `claims` it answers the turn that it continues, so that the next request with the
         same history may be another person's.
         """
         session_id = self._find(branch, claims, is_retry)

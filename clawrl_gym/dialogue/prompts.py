@@ -171,7 +171,7 @@ _HEADER = 3
 _OPENING = 6
 """Ids by which a template opens or skips a thought, at most."""
 _RESUMES = 6
-"""Equal ids by which a rendering is found to go on after a thought."""
+"""Equal ids by which a rendering is found to continue after a thought."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ class EvaluationRecord:
     def open(
         cls, folder: Path, settings: Settings, say: Callable[[str], None] = lambda _: None
     ) -> Self:
-        """Begin an evaluation in a folder, or go on with the one that is there.
+        """Begin an evaluation in a folder, or resume the one that is there.
 
         Raises StoreError when another process writes there, ConfigError when the evaluation there
         is of something else.

@@ -151,7 +151,7 @@ class _ReaderProcess:
         return answer
 
     async def _asked(self, head: tuple[str, Sender], raw: bytes) -> Any:
-        """Asks a process that died meanwhile no more, and the next one once."""
+        """Stops asking a process that died meanwhile, and asks the next one once."""
         async with self._lock:
             for is_last in (False, True):
                 try:

@@ -50,7 +50,7 @@ _NOT_COMPARED = ("messages", "stream", "stream_options", "session_done")
 WINDOW = 16_384
 """Characters of a message's beginning, and of its end, in which expressions are looked for."""
 _LEFT_OUT = "\n\0\n"
-"""Stands for the middle of a long text: no expression goes on behind it."""
+"""Stands for the middle of a long text: no expression continues behind it."""
 _GAP = ".*?"
 """In the pattern of a transient block: all text between its two ends."""
 
@@ -180,7 +180,7 @@ class Identifier:
         )
 
     def add_turn(self, session_id: str, turn: TurnNode, is_waiting: bool = True) -> None:
-        """A main turn was recorded; a later request without any id may go on from it."""
+        """A main turn was recorded; a later request without any id may continue it."""
         self._index.add_turn(session_id, turn, is_waiting)
 
     def set_answered(self, session_id: str, turn: TurnNode) -> None:

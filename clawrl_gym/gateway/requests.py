@@ -307,7 +307,7 @@ def renderable(message: Message) -> Message:
     """The message as chat templates can read it: each call's arguments as one JSON object.
 
     A reply that the token limit cut off in its call comes back so, and its conversation must be
-    able to go on. What clients usually send is left as it is.
+    able to continue. What clients usually send is left as it is.
     """
     calls = message.get("tool_calls") or []
     mended: list[ToolCall] = [

@@ -125,7 +125,7 @@ class Responder:
         return {"ready": True, "ended": False, "messages": messages, "tools": self._tools}
 
     def leave(self) -> None:
-        """End it; whoever waits on either side goes on."""
+        """End it; whoever waits on either side continues."""
         self.over = True
         self._change()
 

@@ -164,7 +164,7 @@ class Gateway:
         self._runner: Runner | None = None
 
     async def turn_out(self, user: str) -> None:
-        """End the requests of a user whose key opens nothing any more."""
+        """End the requests of a user whose key no longer opens anything."""
         await self._border.turn_out(user)
         self._allowances.forget(user)
         await self._allowances.save()

@@ -83,7 +83,7 @@ class Session:
     is_rollout: bool = False
     ended: bool = False
     life: int = 0
-    """Grows when the session is deleted: what belongs to an earlier life is recorded no more."""
+    """Grows when the session is deleted: what belongs to an earlier life is not recorded."""
     users: int = 0
     """Requests and tasks inside; it is not forgotten meanwhile."""
     next_index: int = 0
@@ -295,7 +295,7 @@ class TurnRecorder:
                 await self.shielded(self.record_answer(session, request.life, node, answer))
 
     async def previous_turn(self, request: TurnRequest) -> PreviousTurn | None:
-        """The turn that a request goes on from; else the newest of its kind, None for a first."""
+        """The turn that a request continues; else the newest of its kind, None for a first."""
         graph, identity = request.session.graph, request.identity
         node = graph.parent_of(identity.branch) or graph.newest(identity.kind)
         return None if node is None else await self._whole(request.session, node)

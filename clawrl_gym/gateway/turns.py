@@ -11,7 +11,7 @@ A turn's life:
     turn before it, and sampled. How long a policy may be silent is limited, not how long it may
     speak.
 4.  Pieces go out as they are sampled. When the policy dies, another one, or the same once it is
-    back, goes on after the last piece. When the client leaves, or the policy is silent for too
+    back, continues after the last piece. When the client leaves, or the policy is silent for too
     long, generation is cancelled and what was sampled is stored as INTERRUPTED, with version -1
     where the policy had not sent it. It is never replayed.
 5.  With the last piece the turn is stored. Only then may the caller tell the end of the reply: a
@@ -139,7 +139,7 @@ class TurnMaker:
 
     @contextmanager
     def hold_requests(self) -> Iterator[None]:
-        """Keep new requests waiting here, and off the policy; those under way go on."""
+        """Keep new requests waiting here, and off the policy; those in flight continue."""
         self._may_start.clear()
         try:
             with self.outages.during():
@@ -296,7 +296,7 @@ class TurnMaker:
         return generation, partial.message()
 
     def _has_another(self, session_id: str, policy: Policy, error: PolicyError) -> bool:
-        """Leave a policy out that cannot be reached; whether one is left to go on with at once."""
+        """Leave a policy out that cannot be reached; whether one is left to use at once."""
         if not isinstance(error, PolicyUnavailable):
             return False
         self._policies.failed(policy)

@@ -141,6 +141,6 @@ def _whose(request: web.Request) -> str:
 
 
 def _forget(returning: asyncio.Future[int]) -> None:
-    """Ignore its error, which is in the run's log too, where nobody waits for it any more."""
+    """Ignore its error, which is in the run's log too, where nobody waits for it."""
     if not returning.cancelled():
         returning.exception()

@@ -2,7 +2,7 @@
 
 A failed tool result is -1; one that is known as a success is +1, as weak evidence
 (`judge.tool_success_weight`); of one that no rule knows the judge abstains. Words of a person go
-first: a correction or the same request once more is -1, an acceptance or clearly going on is +1,
+first: a correction or the same request once more is -1, an acceptance or clearly continuing is +1,
 anything else is 0. Thanks are for what the reply said: a reply that only called tools, and failed,
 stays -1. What an environment's checks report at the end goes before what its last command showed.
 

@@ -147,7 +147,7 @@ class Engine(Protocol):
         raise self._unable("weights")
 
     async def renew(self, version: int, weights: Path) -> None:
-        """Start it anew with weights that it did not take."""
+        """Restart it with weights that it did not take."""
         raise self._unable("weights")
 
     # Of those with `adapter_ranks`.

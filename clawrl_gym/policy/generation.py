@@ -81,7 +81,7 @@ class Sampling:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether another server can go on with a reply as the first one would have: it takes what
+        """Whether another server can continue a reply as the first one would have: it takes what
         was sampled for a part of the prompt, which these settings do not look at."""
         return not (self.presence_penalty or self.frequency_penalty or self.bad_words)
 

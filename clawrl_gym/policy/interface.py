@@ -67,7 +67,7 @@ class Policy(Protocol):
         """Sample a reply, piece by piece; the last piece holds it whole. `body` None: plain text.
 
         Closing the iterator aborts the generation. `already` are the pieces of a reply that
-        another engine began: this one goes on where they end.
+        another engine began: this one continues where they end.
         """
         ...
 

@@ -250,7 +250,7 @@ class PolicyServers:
 
         Nobody pauses: requests that have begun keep their version. Waits while too many older
         versions have requests. PolicyError when a server does not take it, NotServed when there is
-        no room or what one serves is not what `prove` expects: the older version goes on.
+        no room or what one serves is not what `prove` expects: the older version stays.
         """
         adapters = self.adapters
         assert adapters is not None
@@ -322,7 +322,7 @@ class PolicyServers:
 
     @contextmanager
     def _while_paused(self) -> Iterator[None]:
-        """Hold once, from the first server that is paused until the last one goes on."""
+        """Hold once, from the first server that is paused until the last one resumes."""
         self._paused += 1
         if self._paused == 1:
             self._holding = self._hold()

@@ -89,7 +89,7 @@ class Preflight(Generic[C]):
     notes: Sequence[str] = ()
     """Notes worth knowing, which are not errors."""
     is_complete: bool = False
-    """A training to go on with that has nothing left to do."""
+    """True for a resumed training that has nothing left to do."""
 
 
 def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConfig]:

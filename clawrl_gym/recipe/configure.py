@@ -1,4 +1,4 @@
-"""A command's configuration as the command line has it: groups, keys, and a run to go on with."""
+"""A command's configuration as the command line has it: groups, keys, and a run to resume."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _judged(config: ServeConfig, arguments: list[str]) -> ServeConfig:
 
 
 def _as_begun(config: ServeConfig) -> ServeConfig:
-    """Serving that began with a checkpoint of a run goes on with it when given the run again."""
+    """Serving that began with a checkpoint of a run continues with it when given the run again."""
     model, place = Path(config.policy.model), config.run.dir
     if place is None or not is_run(model) or not RunFolder(Path(place)).exists:
         return config

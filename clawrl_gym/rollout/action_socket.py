@@ -49,7 +49,7 @@ class ActionSocket:
     async def listening(self, path: Path) -> AsyncIterator[None]:
         """Take connections on a socket at this path, which there must not be yet.
 
-        Afterwards no step goes on: the environment may be another episode's then.
+        Afterwards no step continues: the environment may be another episode's then.
         """
         try:
             server = await asyncio.start_unix_server(self._connected, path, limit=_MAX_LINE_BYTES)

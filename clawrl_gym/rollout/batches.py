@@ -112,7 +112,7 @@ class Batches:
         return await episode
 
     def close(self) -> None:
-        """Stop: nobody waits for anything any more."""
+        """Cancel all tasks: nobody waits for them."""
         for task in self._tasks:
             task.cancel()
 

@@ -195,7 +195,7 @@ class Concurrency:
         return self.limit
 
     def _take_engines(self, reading: Reading) -> None:
-        """Begin, or go on with another number of engines."""
+        """Begin, or continue with another number of engines."""
         before, self._engines = self._engines, reading.engines
         self._environments.begin_again()
         if before:

@@ -29,7 +29,7 @@ _PRIOR = 4.0
 _EASY, _HARD = 0.9, 0.1
 """Pass rates from which on, and up to which, a family is easy, or hard."""
 _SURE = 256
-"""Episodes without a success after which people are told."""
+"""Episodes without a success after which a warning is shown."""
 
 
 class TaskOutcome(NamedTuple):

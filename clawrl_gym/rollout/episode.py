@@ -59,7 +59,7 @@ class EpisodeSpec:
 
     @property
     def longest_s(self) -> float:
-        """A worker that has not reported an end by then does not work any more: the start, the
+        """A worker that has not reported an end by then no longer works: the start, the
         agent's own time, outages of the policy, and the end."""
         return 3 * self.timeout_s + 60.0
 

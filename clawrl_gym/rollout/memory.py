@@ -22,7 +22,7 @@ class Cure(Enum):
 
     NONE = "none"
     RENEW = "renew"
-    """Make every environment anew."""
+    """Recreate every environment."""
     RETIRE = "retire"
     """End the process."""
 
@@ -48,7 +48,7 @@ class MemoryWatch:
         self._episodes = 0
         self._warm_bytes = 0
         self._renewed_at: int | None = None
-        """Episodes when the environments began to be made anew."""
+        """Episodes when the environments began to be recreated."""
 
     def episode_ended(self) -> Cure:
         """Note the end of an episode; returns the action to take."""

@@ -100,7 +100,7 @@ class Progress:
         self.family = None if family is None else self._valid(str(family))
 
     async def step(self, action: str) -> StopReason | None:
-        """Why the environment ended the episode; None while it goes on."""
+        """Why the environment ended the episode; None while it continues."""
         with boundary(EnvError, "step"):
             values = await self._acted(self._env.step, action)
             observation, reward, terminated, truncated, info = _values_of("step", values, _STEP)

@@ -50,7 +50,7 @@ class _Call:
         self._error: BaseException | None = None
 
     def run(self) -> bool:
-        """Run the call on a thread; False when nobody waits for it any more."""
+        """Run the call on a thread; False when nobody waits for it."""
         if self.future.cancelled():
             return False
         try:

@@ -36,7 +36,7 @@ from clawrl_gym.serving.supervisor import NO_ROOM
 
 _HELP = ("-h", "--help")
 _CODES = ((ConfigError, 2), (ClusterError, 3), (NoRoom, NO_ROOM))
-"""Exit codes of errors; 1 for all others. After 3 the same command can go on at once; 4 is told to
+"""Exit codes of errors; 1 for all others. After 3 the same command can resume at once; 4 is told to
 what watches over `serve` alone."""
 C = TypeVar("C", bound=CommandConfig | SftConfig | EvaluateConfig | RejudgeConfig | BenchConfig)
 
@@ -122,7 +122,7 @@ def exit_code_of(run: Callable[[], int]) -> int:
 
 
 def _say(error: BaseException) -> int:
-    """The error in a line, with how to go on where something can; returns the exit code."""
+    """The error in a line, with how to resume where something can; returns the exit code."""
     first = first_of(error)
     notes = dict.fromkeys([*getattr(first, "__notes__", ()), *getattr(error, "__notes__", ())])
     kind = "" if isinstance(first, ConfigError) else f"{type(first).__name__}: "

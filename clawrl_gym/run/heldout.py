@@ -67,7 +67,7 @@ class HeldOut:
         return bool(every) and step % every == 0 and step < self._config.trainer.steps
 
     def begin_if_due(self, step: int, running: asyncio.TaskGroup) -> None:
-        """One in between, if one is due now; it goes on in `running`."""
+        """Begin one in between, if one is due now; it continues in `running`."""
         if not self.is_due(step):
             return
         if self._measured_step is not None:

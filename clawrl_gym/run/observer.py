@@ -1,6 +1,6 @@
 """The observer: turns what the parts count into metrics.jsonl and the view.
 
-It reads counters and changes nothing; a run without it would go on the same. What one kind of run
+It reads counters and changes nothing; a run without it would be the same. What one kind of run
 counts, and how, is its `Counts` (see `counts.py`).
 """
 

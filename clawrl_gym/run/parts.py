@@ -99,7 +99,7 @@ class RunParts:
         )
 
     async def open(self, stack: AsyncExitStack, *, resume: bool) -> UpdateRow | None:
-        """Open the run's folder; returns the update to go on from."""
+        """Open the run's folder; returns the update to resume from."""
         if await asyncio.to_thread(self.folder.take) and resume:
             self._view.message(f"{self.folder.path}: others could read it; only you can now")
         if self.policy.model is not None:
@@ -297,7 +297,7 @@ class RunParts:
         self, learner: AsyncLearner | UserLearner, version: int, user: str
     ) -> Publication:
         """Serve what a learner has as `version`, where adapters are served one of `user`'s. What
-        was served before goes on when an engine has something else than the learner."""
+        was served before stays when an engine has something else than the learner."""
         reading = await self._reading(learner)
         proof = await self._proofs.of(reading, user, version, self.policy.version)
         try:

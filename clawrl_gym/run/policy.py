@@ -132,7 +132,7 @@ class ServedPolicy:
         return self.model is not None and sees(self.model)
 
     async def open(self, stack: AsyncExitStack, *, resume: bool = False) -> UpdateRow | None:
-        """Open the store; returns the update to go on from. What is opened is closed by `stack`."""
+        """Open the store; returns the update to resume. What is opened is closed by `stack`."""
         config, folder = self._config, self.folder
         folder.logs.mkdir(parents=True, exist_ok=True)
         self.store = Store.open(folder.path, record=config.live.record)

@@ -112,7 +112,7 @@ class StoredReplies:
             raise ContextError("the context was full here")
         if self._stop is StopReason.AGENT_FAULT and self._was_refused:
             raise RequestError("the request was refused here")
-        raise PolicyError("the episode goes on where it had ended, and there is no more reply")
+        raise PolicyError("the episode continues where it had ended, and there is no more reply")
 
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None

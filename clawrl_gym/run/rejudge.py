@@ -2,7 +2,7 @@
 
 The new verdicts stand beside the run's own, which stay as they are, as do its samples: nothing of
 what was trained on changes. Hints are not asked for. A judge that fails abstains; a server that is
-gone ends the command, which goes on when it is called again.
+gone ends the command, which continues when it is called again.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _plan_of(config: RejudgeConfig) -> RejudgePlan:
     folder = RunFolder(Path(config.folder))
     turns, notes = judgeable_turns(folder), []
     if turns.left_out:
-        notes.append(f"{turns.left_out:,} turns left out: their environment is not known any more")
+        notes.append(f"{turns.left_out:,} turns left out: their environment is no longer known")
     if not len(turns):
         raise ConfigError(
             f"{folder.path} holds no turn that a judge could read, expected some with what came "

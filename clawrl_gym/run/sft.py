@@ -1,7 +1,7 @@
 """`sft`: supervised learning on the learner that RL has, from chats, episodes or demonstrations.
 
 Everything follows from the configuration: which rows are held out, which samples each update takes,
-at which rate. So a run that was stopped goes on from its newest checkpoint with the very updates
+at which rate. So a run that was stopped resumes from its newest checkpoint with the very updates
 that it would have made. Its checkpoints are those of any run.
 """
 
@@ -79,7 +79,7 @@ class SftRun:
 
 @dataclass(frozen=True, slots=True)
 class SftPlan:
-    """A supervised run that can begin, or go on."""
+    """A supervised run that can begin, or resume."""
 
     config: SftConfig
     folder: RunFolder

@@ -234,7 +234,7 @@ class SftReader:
         except ConfigError:
             self._notes.append(
                 f"the episodes of {run} are rendered anew from their messages: the run's model has "
-                "another vocabulary, or is not here any more"
+                "another vocabulary, or is gone"
             )
             return True
         return False

@@ -115,7 +115,7 @@ def check_sweep(runs: Sequence[SweepRun]) -> None:
 
     problems = Problems()
     for run in runs:
-        if run.folder.exists():  # has begun: it goes on, or says itself why not
+        if run.folder.exists():  # has begun: it resumes, or says itself why not
             continue
         try:
             preflight_training(run.config)

@@ -97,7 +97,7 @@ class RunFolder:
         self.require_space()
 
     def check_resumable(self) -> None:
-        """Raise ConfigError when a run cannot go on here; one that ended before it had a database
+        """Raise ConfigError when a run cannot resume here; one that ended before it had a database
         begins."""
         self.check_usable()
         if not (self.path / DATABASE_FILE).exists():
@@ -241,7 +241,7 @@ def evaluation_folder(config: EvaluateConfig, settings: Settings | None = None) 
     """Folder of an evaluation: as for a run, with a name of its own.
 
     Without a name, the newest folder in which the same evaluation (`settings`) has not ended and
-    goes on nowhere.
+    is in progress nowhere.
     """
     if config.run.dir is not None:
         return RunFolder(Path(config.run.dir))

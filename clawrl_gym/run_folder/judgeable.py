@@ -52,7 +52,7 @@ class JudgeableTurns:
 
     sessions: Sequence[JudgeableSession]
     left_out: int
-    """Turns whose environment is not known any more."""
+    """Turns whose environment is no longer known."""
 
     def __len__(self) -> int:
         return sum(len(session.turn_ids) for session in self.sessions)

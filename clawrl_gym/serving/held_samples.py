@@ -1,6 +1,6 @@
 """Tells whoever runs `serve` that samples wait because of their users' share of a batch.
 
-Nothing fails by it: conversations go on, and nothing is learned from what waits.
+Nothing fails by it: conversations continue, and nothing is learned from what waits.
 """
 
 from __future__ import annotations

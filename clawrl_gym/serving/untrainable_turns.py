@@ -1,6 +1,6 @@
 """Tells whoever runs `serve` that clients sample in a way that no learner can use.
 
-Nothing fails by it: conversations go on, and nothing is learned from them.
+Nothing fails by it: conversations continue, and nothing is learned from them.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class UserLines:
         return line
 
     async def _learn(self, user: str, loop: TrainLoop, version: int) -> None:
-        """One user's loop; where it cannot go on, the others do."""
+        """One user's loop; where it cannot continue, the others do."""
         try:
             await loop.run(version, _FOREVER)
         except (TrainerError, PolicyError) as error:
@@ -176,7 +176,7 @@ class UserLines:
     async def return_to(self, version: int, user: str) -> int:
         """Have an earlier version of a user's own serve again, as `TrainLoop.return_to`.
 
-        Raises TrainerError where their line could not go on.
+        Raises TrainerError where their line could not continue.
         """
         if version not in (kept := self.kept_versions(user)):
             raise ConfigError(

@@ -80,7 +80,7 @@ async def remove_user(folder: Path, name: str, timeout_s: float = _REMOVAL_TIMEO
     while users.is_being_removed(name):
         if time.monotonic() > give_up_s:
             raise StoreError(
-                f"{name} cannot come in any more, and not everything of theirs was deleted within "
+                f"{name} can no longer come in, and not everything of theirs was deleted within "
                 f"{timeout_s:g} s: serve continues; the same command waits again"
             )
         if holder_of(folder) is None:

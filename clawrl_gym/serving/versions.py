@@ -1,5 +1,5 @@
 """Versions of a run's weights, and of its users': which are kept, and one that serves again, while
-the run goes on or when it has ended.
+the run is in progress or when it has ended.
 
 Weights that come back are a version of their own, the next one, so that versions only ever count
 up: the store, staleness and `resume=` know no other case.
@@ -78,7 +78,7 @@ def kept_versions(folder: RunFolder, user: str = OWNER) -> list[VersionJson]:
 
 
 def pin_version(folder: RunFolder, name: str, version: int, user: str = OWNER) -> None:
-    """Keep a version of a run, going on or not, under a name. Raises ConfigError or StoreError."""
+    """Keep a version of any run, under a name. Raises ConfigError or StoreError."""
     folder.read_values()
     with private_files():
         pin(checkpoints_of(folder.path, user), name, version)
@@ -105,7 +105,7 @@ def named_version(folder: RunFolder, name: str, user: str = OWNER) -> int:
 
 def return_to(folder: RunFolder, version: int, user: str = OWNER) -> int | None:
     """Have a run, or one of its users, be served by and learn on from a kept version: at once where
-    the run is being served, else when it goes on. Returns the version that it is from now on; None:
+    the run is being served, else when it resumes. Returns the version that it is from now on; None:
     once an update has ended.
 
     Raises ConfigError, StoreError or PolicyError.

@@ -321,7 +321,7 @@ class UnusedBytes:
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def wipe(self, db: sqlite3.Connection, page: int = 0) -> int | None:
-        """Wipe some pages from `page` on; returns the page to go on with, None at the end.
+        """Wipe some pages from `page` on; returns the page to continue with, None at the end.
 
         On the writer's thread, outside its transactions. The page that it returns is the same while
         somebody who reads an older state is in the way.

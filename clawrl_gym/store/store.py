@@ -91,7 +91,7 @@ class Store:
         `log_bytes`: of a file of the logs, before the next one begins.
 
         Without `record`, what was recorded before stays as it is and is not seen, but for updates:
-        learning goes on from the last checkpoint.
+        learning resumes from the last checkpoint.
         Raises StoreError: the folder cannot be used or belongs to a run that is still going, the
         disk has no room, the file is not a run's database or has another schema version.
         """

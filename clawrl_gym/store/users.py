@@ -109,7 +109,7 @@ class Users:
         return key
 
     def renew_key(self, name: str) -> str:
-        """Give a user another key; the old one opens nothing any more. Raises ConfigError."""
+        """Give a user another key; the old one stops working. Raises ConfigError."""
         with self._changing():
             key = _new_key()
             self._by_name[name] = replace(self.present(name), key_sha256=_digest(key))

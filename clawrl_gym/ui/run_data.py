@@ -250,7 +250,7 @@ def _read_cards(folder: Path, config: Json, taught: list[TaughtLine]) -> _Stored
         )
     if len(stored.lessons) < len(taught):
         lost = len(taught) - len(stored.lessons)
-        notes.append(f"{lost} of the lessons chosen for this page are not in run.db any more.")
+        notes.append(f"{lost} of the lessons chosen for this page are no longer in run.db.")
     return replace(stored, notes=[*notes, *stored.notes])
 
 

@@ -1,4 +1,4 @@
-"""A terminal that is drawn anew as a whole, five times a second, with messages above the drawing.
+"""A terminal that is redrawn as a whole, five times a second, with messages above the drawing.
 
 It takes the terminal's second screen, which neither scrolls nor wraps what it showed before:
 however often a window changes its size, no torn frame stays. At the end messages and last drawing

@@ -1,4 +1,4 @@
-"""The view of a run that goes on: live on a terminal, plain lines elsewhere.
+"""The view of a run in progress: live on a terminal, plain lines elsewhere.
 
 A view receives events and shows them; it never queries, decides or waits. Its calls may come from
 any thread. What is shown of training and of serving is a `ViewLayout` each.
@@ -59,7 +59,7 @@ class RunView(Protocol):
         ...
 
     def close(self) -> None:
-        """Show nothing any more but messages, as plain lines; idempotent."""
+        """Show only messages from now on, as plain lines; idempotent."""
         ...
 
 

@@ -181,7 +181,7 @@ class PolicyClient:
         """Sample a reply, piece by piece; the last piece holds it whole. `body` None: plain text.
 
         Closing the iterator aborts the generation. `already` are the pieces of a reply that
-        another server began: this one goes on where they end.
+        another server began: this one continues where they end.
         """
         parse = body is not None and self._reads(body)
         reply = ReplyStream(prompt_ids, already, plain=not parse)
@@ -253,11 +253,11 @@ class PolicyClient:
         )
 
     async def resume(self, timeout_s: float) -> None:
-        """Let requests go on; harmless when nothing is paused."""
+        """Resume requests; harmless when nothing is paused."""
         await self._connections.request("POST", "/resume", None, timeout_s)
 
     async def drop_cache(self, timeout_s: float) -> None:
-        """Forget what the weights have read, of requests that are paused too: they go on once all
+        """Forget what the weights have read, of requests that are paused too: they resume once all
         before is read again. Only while paused, or what is dropped comes back at once."""
         path = "/reset_prefix_cache?reset_running_requests=true"
         answer = await self._connections.request("POST", path, None, timeout_s)

@@ -331,7 +331,7 @@ async def _replayed(
     for delta in reader.replay(ids, visible=spoken, stop_text=stop_text):
         if delta:
             deltas.append(delta)
-        await asyncio.sleep(0)  # others go on: a long reply takes a while
+        await asyncio.sleep(0)  # others continue: a long reply takes a while
     return deltas
 
 

@@ -37,7 +37,7 @@ class RenderedPrompt:
 
     def salted(self, salt: str) -> MultiModalInput:
         """The engine's input. What the encoder makes of a picture is kept under the salt too: other
-        weights see it anew."""
+        weights see it afresh."""
         assert self.inputs is not None
         hashes = {
             modality: [f"{digest}-{salt}" for digest in digests]

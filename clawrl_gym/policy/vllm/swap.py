@@ -1,8 +1,8 @@
 """WeightSwap: a new weight version into the running server, between two tokens.
 
-Requests in flight wait and go on; none is refused. Tokens before and after carry their own
+Requests in flight wait and resume; none is refused. Tokens before and after carry their own
 version, and each is drawn from these weights alone: what older ones have read of a reply is read
-again. When new weights cannot be loaded, the old ones are put back before requests go on, and the
+again. When new weights cannot be loaded, the old ones are put back before requests resume, and the
 error is raised. Whatever happens, the server is resumed.
 """
 
