@@ -147,7 +147,7 @@ class Environments:
     async def group(self, task: TaskRef, size: int, *, version: int = 0) -> Group:
         """`size` episodes of one task at once, to be compared; `version` is the policy's now.
 
-        An episode that infrastructure ended has the reward None: it is no part of a comparison.
+        An episode that infrastructure ended has the reward None: it takes no part in a comparison.
         """
         number = next(self._numbers)
         episodes_G = await asyncio.gather(

@@ -34,7 +34,7 @@ class RecipePair:
 
 
 def compare(first: Path, second: Path) -> ResultTable:
-    """B less A on every measure that both have. Raises ConfigError for what is no bench."""
+    """B less A on every measure that both have. Raises ConfigError for what is not a bench."""
     pairs = _pairs(first, second)
     measures = list(
         dict.fromkeys(name for pair in pairs for name in pair.first if name in pair.second)

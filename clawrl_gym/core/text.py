@@ -72,7 +72,7 @@ def valid_text(text: str, sender: Sender, counts: Replacements = replacements) -
 def valid_json(value: Any, sender: Sender, counts: Replacements = replacements) -> Any:
     """A JSON value with all its texts valid, names of fields included. Any: it is JSON.
 
-    Raises TypeError or ValueError for what is no JSON, RecursionError where it is nested too
+    Raises TypeError or ValueError for what is not JSON, RecursionError where it is nested too
     deeply.
     """
     text = json.dumps(value, ensure_ascii=False)
@@ -106,7 +106,7 @@ def read_text(raw: bytes, sender: Sender) -> str:
 def read_json(raw: bytes, sender: Sender) -> Any:
     """The JSON in these bytes, with valid texts. Any: it is JSON.
 
-    Raises ValueError for what is no JSON, RecursionError where it is nested too deeply.
+    Raises ValueError for what is not JSON, RecursionError where it is nested too deeply.
     """
     text = read_text(raw, sender)
     value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)

@@ -1,7 +1,7 @@
 """The two APIs of replies: POST /v1/chat/completions and POST /v1/completions.
 
 Both find the session, have a turn made and send it in their own form, streamed or whole. A plain
-completion is no part of a conversation: it is a side turn.
+completion is not part of a conversation: it is a side turn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The HTTP server's own errors, as OpenAI errors too: what is no HTTP, and what escaped a handler.
+"""The HTTP server's own errors, as OpenAI errors too: what is not HTTP, and what escaped a handler.
 
 aiohttp answers these before or after any middleware, in several lines of plain text, and logs each
 with its traceback. A stranger could fill the log that way.

@@ -367,7 +367,7 @@ class TransientBlocks:
     """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
-        """Raises ConfigError for a pattern that is no regular expression."""
+        """Raises ConfigError for a pattern that is not a regular expression."""
         self._blocks = [_block(pattern) for pattern in patterns]
 
     def removed_from(self, messages: list[Message]) -> list[Message]:

@@ -134,5 +134,5 @@ def refuse_fields(body: object) -> None:
 
 
 def _equals(value: object, neutral: object) -> bool:
-    """False is no 0, and 1.0 is 1."""
+    """False is not 0, and 1.0 is 1."""
     return isinstance(value, bool) is isinstance(neutral, bool) and value == neutral

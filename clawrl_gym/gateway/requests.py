@@ -341,7 +341,7 @@ _SHORT.maxstring = _SHORT.maxother = 100
 
 
 def parse_json(raw: bytes) -> object:
-    """The JSON of a request, its texts made valid. Raises Refusal (400) for what is no JSON."""
+    """The JSON of a request, its texts made valid. Raises Refusal (400) for what is not JSON."""
     try:
         body: object = read_json(raw, "client")
     except (ValueError, RecursionError) as error:

@@ -194,7 +194,7 @@ def _without_system(messages: list[Message]) -> list[Message]:
 
 
 def _text_of(content: object) -> str | None:
-    """The text of a string or of parts, of which those that are no words (reasoning) are left out;
+    """The text of a string or of parts, of which those that are not words (reasoning) are left out;
     None for anything else."""
     if content is None or isinstance(content, str):
         return content or ""

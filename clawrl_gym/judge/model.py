@@ -39,7 +39,7 @@ class Vote:
     text: str
     """The end of the answer."""
     fault: str
-    """Why it is no vote, without a word of the answer; empty for one that is."""
+    """Why it is not a vote, without a word of the answer; empty for one that is."""
     retried: bool
 
 
@@ -176,7 +176,7 @@ def _is_enough(votes: list[Vote], coming: int, quorum: int) -> bool:
 
 
 def _answers_of(votes: list[Vote], value: Value | None) -> VerdictDetail:
-    """The end of one answer of the majority, and of those that were no votes."""
+    """The end of one answer of the majority, and of those that were not votes."""
     why = next((vote.text for vote in votes if vote.value == value is not None), None)
     unread = [vote.text or vote.fault for vote in votes if vote.value is None]
     detail: VerdictDetail = {}

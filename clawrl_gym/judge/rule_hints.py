@@ -69,7 +69,7 @@ def hint_of_words(text: str) -> str:
 
 
 def _of_lines(output: str) -> str:
-    """The last line about an error; without one the last line that is no note."""
+    """The last line about an error; without one the last line that is not a note."""
     end = output[-_READ_CHARS:]
     stopped = _STOPPED.search(end)
     if stopped:

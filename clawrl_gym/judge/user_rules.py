@@ -124,7 +124,7 @@ class UserRules:
         self._rules = [_UserRule(name, rule, words, writing) for name, rule in replies.items()]
 
     def takes_back(self, opening: str) -> bool:
-        """Whether an answer's opening asks for amends or names a damage: it is no praise then."""
+        """Whether an answer's opening asks for amends or names a damage: it is not praise then."""
         return self._taken_back.search(self._writing.folded(opening)) is not None
 
     def find(self, opening: str, after_question: bool) -> Hit | None:

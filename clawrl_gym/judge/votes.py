@@ -121,7 +121,7 @@ def _json_of(text: str) -> object:
 
 
 def _in_fields(fields: object, depth: int = 0) -> Iterator[float | None]:
-    """The numbers of fields that a vote may have; None for one that is no number."""
+    """The numbers of fields that a vote may have; None for one that is not a number."""
     if not isinstance(fields, dict) or depth > _DEEPEST:
         return
     for name, value in fields.items():

@@ -91,7 +91,7 @@ def load_config(
 
 def _with_effect(config: T, arguments: list[str]) -> T:
     """Raises ConfigError for a key of the command line that changes nothing here; what a preset
-    says for those with an adapter is no such key."""
+    says for those with an adapter is not such a key."""
     names = {argument.lstrip("+").partition("=")[0] for argument in arguments}
     learner = config.learner
     if "learner.base" in names and learner.base != "served" and learner.adapter is None:

@@ -224,7 +224,7 @@ class FunctionChat:
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
     ) -> PolicyReply:
-        """Raises PolicyError for whatever the function raises or gives that is no message."""
+        """Raises PolicyError for whatever the function raises or gives that is not a message."""
         with boundary(PolicyError, "the policy's function"):
             is_coroutine = iscoroutinefunction(self._function)
             if is_coroutine:
@@ -288,7 +288,7 @@ def _reply_of(completion: Any) -> PolicyReply:
 
 
 def _checked(reply: PolicyReply) -> PolicyReply:
-    """A reply of anybody's server. Raises ValueError for what is no message."""
+    """A reply of anybody's server. Raises ValueError for what is not a message."""
     if not isinstance(reply.message, dict) or "content" not in reply.message:
         raise ValueError("its choices[0].message is no message with a content")
     return reply

@@ -200,7 +200,7 @@ async def evaluate(
 
     It is run `samples` times more at the policy's own temperature, for pass@k with each of `ks`.
     What the ledger has is not run again. `floors`: what rewards the run has seen before; None:
-    none. Raises EnvError when most are lost: then it is no measure.
+    none. Raises EnvError when most are lost: then it measures nothing.
     """
 
     broken: dict[TaskRef, str] = {}

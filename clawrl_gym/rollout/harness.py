@@ -12,7 +12,7 @@ through a Unix socket (see `action_socket`). Its environment holds, beside PATH 
 
 In the arguments {base_url}, {model}, {task} (the file), {socket}, {folder} (its HOME) and {agents}
 (the folder of clawrl_gym.agents) stand for the same. The step that ends the episode also ends the
-session, before the program hears of it: what the program still asks is no turn of the episode.
+session, before the program hears of it: what the program still asks is not a turn of the episode.
 
 The program is trusted: it runs beside the worker, only its actions are inside the sandbox.
 """

@@ -22,7 +22,7 @@ reply, of the strength weak_reward. There is no baseline in it, so it always has
 at most one sample a session and waits for the end, so it never takes the place of a clear verdict.
 One turn of which the judge abstained (a language that nobody can read, a tool's result that nobody
 knows), that nobody judged, or that brought a complaint or a wish for the future, and the session
-yields nothing: silence about what was not understood is no praise. `weak_reward` 0 leaves such
+yields nothing: silence about what was not understood is not praise. `weak_reward` 0 leaves such
 sessions out, and so does an algorithm that follows hints alone (`reward_weight` 0).
 
 A last turn without a signal is kept and waits for feedback. A session that yields nothing is

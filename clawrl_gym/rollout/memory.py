@@ -41,7 +41,7 @@ class MemoryWatch:
         growth_mb: int,
         read_bytes: Callable[[], int] = resident_bytes,
     ) -> None:
-        """`growth_mb`: what is no leak; 0 watches nothing."""
+        """`growth_mb`: growth that is not a leak; 0 watches nothing."""
         self._environments = environments
         self._growth_mb = growth_mb
         self._read_bytes = read_bytes

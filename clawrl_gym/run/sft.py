@@ -48,7 +48,7 @@ DATA_FILE = "data.json"
 DEMONSTRATIONS_FILE = "demonstrations.jsonl"
 _PACK = "max_tokens_per_pack"
 _KEPT = 2
-"""Newest checkpoints, where learner.keep_checkpoints is no number."""
+"""Newest checkpoints, where learner.keep_checkpoints is not a number."""
 
 
 @dataclass(frozen=True, slots=True)

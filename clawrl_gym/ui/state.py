@@ -122,7 +122,7 @@ class RunState:
             phase.end_s = time.monotonic()
 
     def take(self, values: Mapping[str, float]) -> None:
-        """Take gauges in; one that is no finite number now is unknown again."""
+        """Take gauges in; one that is not a finite number now is unknown again."""
         self.gauges_s = time.monotonic()
         for name, value in values.items():
             if math.isfinite(value):

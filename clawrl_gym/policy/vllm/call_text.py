@@ -1,6 +1,6 @@
 """Tool calls in the text of a reply: where they begin, what they say, what stands around them.
 
-vLLM's own tool parsers lose text. One call that is no JSON takes all others of its reply away,
+vLLM's own tool parsers lose text. One call that is not JSON takes all others of its reply away,
 words behind a call vanish, and a streamed call whose arguments stand before its name becomes
 garbage. So the formats of the policies in `conf/policy` are read here, each call for itself:
 
@@ -53,7 +53,7 @@ class CallReading:
     """Notes on calls that were parsed in spite of an error."""
 
     def say(self, text: str) -> None:
-        """Keep text that is no call."""
+        """Keep text that is not a call."""
         if text.strip():
             self.said.append(text)
 
@@ -325,7 +325,7 @@ def _read_objects(
     needs_arguments: bool = False,
 ) -> None:
     """Read the objects of a call's text, one or a list. `whole`: what stays of it as text when its
-    first object is no call; None: the object itself."""
+    first object is not a call; None: the object itself."""
     at, count = _skip(body, 0), 0
     is_list = body.startswith("[", at)
     at = _skip(body, at + is_list)
