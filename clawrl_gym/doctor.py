@@ -1,4 +1,4 @@
-"""python -m clawrl_gym.doctor: what this machine can run, what is missing, what mends it.
+"""python -m clawrl_gym.doctor: what this machine can run, what is missing, how to fix it.
 
 With a run's arguments (policy=qwen3_4b learner=lora) it says instead what memory this run takes on
 a GPU, part by part, and whether that fits this one and cards of 16, 24, 48 and 80 GB, by arithmetic

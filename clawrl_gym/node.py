@@ -1,6 +1,6 @@
 """python -m clawrl_gym.node --address=HOST:PORT: this machine as a node of a Ray cluster.
 
-Looks what it can hold (sandboxes, Docker's containers, browsers), joins the cluster with these
+Checks what it can hold (sandboxes, Docker's containers, browsers), joins the cluster with these
 resources, and leaves it at Ctrl-C. `--head` begins a cluster instead.
 """
 

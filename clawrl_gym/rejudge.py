@@ -1,11 +1,11 @@
-"""python -m clawrl_gym.rejudge runs/NAME: have a run's stored turns judged once more.
+"""python -m clawrl_gym.rejudge runs/NAME: judge a run's stored turns again.
 
 python -m clawrl_gym.rejudge runs/NAME                    # by today's rules, in seconds
 python -m clawrl_gym.rejudge runs/serve judge=chain judge.base_url=http://127.0.0.1:8000/v1
 python -m clawrl_gym.rejudge runs/NAME judge=my_pkg.judge:Mine turns=500
 
-No policy is needed and nothing is generated anew. The verdicts go to runs/NAME/rejudged/, with a
-table of those of before and of now and a page of what flipped; the run keeps its own, and what it
+No policy is needed and nothing is generated again. The verdicts go to runs/NAME/rejudged/, with a
+table of old and new ones and a page of those that flipped; the run keeps its own, and what it
 was trained on stays as it is. The same command continues what was broken off.
 """
 

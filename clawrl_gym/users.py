@@ -2,8 +2,8 @@
 
 python -m clawrl_gym.users add NAME       # their key, shown once
 python -m clawrl_gym.users list
-python -m clawrl_gym.users key NAME       # another key; the one before opens nothing any more
-python -m clawrl_gym.users remove NAME    # with their sessions and all that was made of them
+python -m clawrl_gym.users key NAME       # another key; the old one stops working
+python -m clawrl_gym.users remove NAME    # with their sessions and all that was made from them
 
 A user sees and deletes their own sessions; the owner, with the gateway's key, everybody's. It works
 while serve runs and when it does not.
