@@ -86,8 +86,8 @@ class HintConfig(Part):
     max_chars: int = Field(500, ge=1)
     """Most characters of a hint; longer ones are not accepted."""
     max_copied_words: int = Field(12, ge=1)
-    """Longest accepted run of words copied from the next state: a hint with more gives away the
-    answer instead of teaching."""
+    """A hint with a run of so many words copied from the next state is not accepted: it gives away
+    the answer instead of teaching."""
     selection: Literal["longest", "overlap"] = "longest"
     """Choice among several candidates: the longest one, or the one with which the teacher's most
     likely tokens have most in common with the policy's own."""

@@ -305,7 +305,7 @@ class LearnerConfig(Part):
     remote_checkpoints: str | None = None
     """An fsspec address (s3://BUCKET/PATH, gs://, sftp://; a mounted path works too): each finished
     checkpoint is copied below it, into a folder of the run's name, while learning continues, and
-    what `keep_checkpoints` removes stays there. None copies nothing."""
+    what `keep_checkpoints` removes is removed there, too. None copies nothing."""
     simulated_step_s: float = Field(1.0, ge=0)
 
     @model_validator(mode="before")

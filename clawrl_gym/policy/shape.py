@@ -33,11 +33,11 @@ class ModelShape:
     hidden: int
     """Width of a layer; 0 where the configuration does not say."""
     queries: int
-    """All heads together."""
+    """Width of the queries of all heads together."""
     keys: int
-    """Size of a key, and of a value."""
+    """Width of the keys, and of the values, of all heads together."""
     inner: int
-    """Width inside a layer's perceptron; of all experts that a token meets."""
+    """Width between the halves of a layer's perceptron; of all experts that a token meets."""
     vocab: int
     caching_layers: int
     """Layers that keep keys and values of all tokens."""

@@ -227,7 +227,7 @@ class Run:
             await self._restore()
 
     def _make_judging(self, stack: AsyncExitStack, *, needs_hints: bool) -> dict[str, Judging]:
-        """Make the judges of each environment's turns."""
+        """Make the judging of each environment's turns, where there is a judge."""
         judging = {}
         for name, domain in self._config.domains.items():
             env, judge_config = domain.env, domain.judge
