@@ -76,7 +76,7 @@ def _other_calls(backend: str, able: LearnerCapabilities) -> Iterator[str]:
 
 
 def unseen_by_learner(config: CommandConfig, *, sees: bool) -> Iterator[str]:
-    """Notes on demands that a learner leaves out silently, for a model that sees."""
+    """A demand of a model that sees, where the learner does not meet it."""
     if sees and _learns(config):
         yield from lacking(config, "pictures", f"policy.model={config.policy.model!r} sees")
 
