@@ -79,7 +79,7 @@ class SleepingPolicy(SteppedPolicy):
         version: int,
         user: str = "",
         request_id: str | None = None,
-        already: Sequence[Piece] = (),
+        resume_from: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]:
         """`sampling.max_tokens` pieces, `delay_s` apart."""
         ids_T: list[int] = []

@@ -35,7 +35,7 @@ from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.policy.vllm.build import vllm_device
-from clawrl_gym.run.proofs import Proofs
+from clawrl_gym.run.weight_checks import WeightChecks
 from clawrl_gym.trainers.learner import Learner
 
 PROMPT = list(range(5, 69))
@@ -108,33 +108,33 @@ class Rig:
         return target
 
     async def publish(
-        self, proofs: Proofs, folder: Path, version: int, kind: str, seen: Seen
+        self, weight_checks: WeightChecks, folder: Path, version: int, kind: str, seen: Seen
     ) -> None:
         reading = self.learner.probe()
-        proof = await proofs.of(reading, "", version, self.servers.version)
-        assert proof is not None
+        weight_check = await weight_checks.of(reading, "", version, self.servers.version)
+        assert weight_check is not None
         started_s = time.perf_counter()
         try:
             if self.options.form == "adapters":
-                await self.servers.publish_adapter(version, folder, prove=proof)
+                await self.servers.publish_adapter(version, folder, verify=weight_check)
             else:
                 weights = folder / "model.safetensors"
-                await self.servers.publish(version, weights, prove=proof)
+                await self.servers.publish(version, weights, verify=weight_check)
         except NotServed as error:
             seen.refused[kind].append(True)
             seen.why.append(f"{kind}: {error}")
         else:
             seen.refused[kind].append(False)
             if kind == "good":
-                proof.accept()
+                weight_check.mark_verified()
         if kind == "good":
             seen.seconds.append(time.perf_counter() - started_s)
-            seen.gaps.append(proof.metrics["learner/probe_gap"])
+            seen.gaps.append(weight_check.metrics["learner/probe_gap"])
         print(
-            f"{version} {kind}: {time.perf_counter() - started_s:.2f} s {proof.metrics}", flush=True
+            f"{version} {kind}: {time.perf_counter() - started_s:.2f} s {weight_check.metrics}", flush=True
         )
-        if "learner/probe_arrived" in proof.metrics:
-            seen.arrived[kind].append(proof.metrics["learner/probe_arrived"])
+        if "learner/probe_arrived" in weight_check.metrics:
+            seen.arrived[kind].append(weight_check.metrics["learner/probe_arrived"])
 
     async def load(self) -> None:
         """One request after another, without end."""
@@ -156,8 +156,8 @@ async def measure(rig: Rig) -> Seen:
         await rig.servers.start_adapters()
     else:
         await rig.servers.start()
-    proofs = Proofs(rig.servers, print, is_exact=False)
-    proofs.begin(rig.learner.probe())
+    weight_checks = WeightChecks(rig.servers, print, is_exact=False)
+    weight_checks.begin(rig.learner.probe())
     load = [asyncio.create_task(rig.load()) for _ in range(options.requests)]
     try:
         await _until_running(rig.client, options.requests)
@@ -172,8 +172,8 @@ async def measure(rig: Rig) -> Seen:
             new = rig.save(f"new-{number % 2}")
             if kind != "good":
                 spoilt = rig.spoilt(kind, new, old, size)
-                await rig.publish(proofs, spoilt, next(versions), kind, seen)
-            await rig.publish(proofs, new, next(versions), "good", seen)
+                await rig.publish(weight_checks, spoilt, next(versions), kind, seen)
+            await rig.publish(weight_checks, new, next(versions), "good", seen)
             old = new
     finally:
         for task in load:

@@ -47,9 +47,9 @@ def main() -> None:
 def _row(label: str, pairs: Pairs) -> None:
     if not pairs:
         return
-    near = [solves(t, c, deeds) for t, c in pairs for deeds in c.plan.near()]
+    near = [solves(t, c, actions) for t, c in pairs for actions in c.plan.near()]
     shares = (
-        _share([solves(t, c, c.plan.deeds) for t, c in pairs]),
+        _share([solves(t, c, c.plan.actions) for t, c in pairs]),
         _share([solves(t, c, []) for t, c in pairs]),
         _share(near),
         _share([solves(t, c, in_order_of_the_text(c)) for t, c in pairs]),

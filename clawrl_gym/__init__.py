@@ -96,9 +96,9 @@ if TYPE_CHECKING:
     from clawrl_gym.trainers.advantage import group_advantages as group_advantages
     from clawrl_gym.trainers.algorithm import Algorithm as Algorithm
     from clawrl_gym.trainers.algorithm import Prompts as Prompts
-    from clawrl_gym.trainers.algorithm import Term as Term
-    from clawrl_gym.trainers.algorithm import Terms as Terms
+    from clawrl_gym.trainers.algorithm import TurnWeights as TurnWeights
     from clawrl_gym.trainers.algorithm import Verdicts as Verdicts
+    from clawrl_gym.trainers.algorithm import WeightsByTurn as WeightsByTurn
     from clawrl_gym.trainers.algorithm import make_sample as make_sample
     from clawrl_gym.trainers.capabilities import LearnerCapabilities as LearnerCapabilities
     from clawrl_gym.trainers.interface import AsyncLearner as AsyncLearner
@@ -146,7 +146,9 @@ _HOMES = {
     "run.train": ("TrainingRun",),
     "store": ("Store",),
     "trainers.advantage": ("group_advantages",),
-    "trainers.algorithm": ("Algorithm", "Prompts", "Term", "Terms", "Verdicts", "make_sample"),
+    "trainers.algorithm": (
+        "Algorithm", "Prompts", "TurnWeights", "Verdicts", "WeightsByTurn", "make_sample",
+    ),
     "trainers.capabilities": ("LearnerCapabilities",),
     "trainers.interface": ("AsyncLearner",),
     "trainers.learner": ("Learner",),
@@ -154,7 +156,7 @@ _HOMES = {
     "trainers.token_loss": ("LossInputs", "TokenLoss"),
     "ui.report": ("write_report",),
 }  # fmt: skip
-"""Where each name lives."""
+"""Module of each name."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_HOME_OF)]

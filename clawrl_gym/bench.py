@@ -37,7 +37,7 @@ def _check(config: cg.BenchConfig) -> Iterator[str]:
 
 async def _bench(config: cg.BenchConfig) -> int:
     INTERRUPTS.patience_s = HOLDING_S
-    with INTERRUPTS.goes_on("the same command goes on with what is missing"):
+    with INTERRUPTS.goes_on("the same command continues with what is missing"):
         results = await cg.run_comparison_async(config)
     return 1 if any(result.failures for result in results) else 0
 

@@ -1,4 +1,4 @@
-"""python -m clawrl_gym.doctor: what this machine can run, what is missing, what mends it.
+"""python -m clawrl_gym.doctor: what this machine can run, what is missing, how to fix it.
 
 With a run's arguments (policy=qwen3_4b learner=lora) it says instead what memory this run takes on
 a GPU, part by part, and whether that fits this one and cards of 16, 24, 48 and 80 GB, by arithmetic
@@ -22,9 +22,9 @@ from rich.text import Text
 
 from clawrl_gym.checks import MachineCheck, Status, run_checks
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.preflight.cards import as_fields, card_lines, cards_here, memory_lines
+from clawrl_gym.preflight.gpu_fit import as_fields, gpu_fit_lines, gpus_here, memory_lines
 from clawrl_gym.preflight.model_plan import shape_of
-from clawrl_gym.preflight.needs import LEARNER_ON_GPU_GIB, needs_of
+from clawrl_gym.preflight.requirements import LEARNER_ON_GPU_GIB, requirements_of
 from clawrl_gym.recipe.configure import load_config
 
 _WIDE = 100
@@ -52,8 +52,8 @@ def show(checks: Sequence[MachineCheck], console: Console) -> None:
         table.add_row(*cells, *([Text(check.needed_for)] if wide else []))
     console.print(table)
     for status, heading in (
-        (Status.MISSING, "To be mended:"),
-        (Status.OPTIONAL, "Only if you want it:"),
+        (Status.MISSING, "To fix:"),
+        (Status.OPTIONAL, "Optional:"),
     ):
         _show_cures([check for check in checks if check.status is status], heading, console)
     console.print(verdict(checks))
@@ -87,7 +87,7 @@ def verdict(checks: Sequence[MachineCheck]) -> Text:
 
 
 def is_ready(checks: Sequence[MachineCheck]) -> bool:
-    """Nothing that is required is missing."""
+    """Whether nothing that is required is missing."""
     return all(check.status is not Status.MISSING for check in checks)
 
 
@@ -95,7 +95,7 @@ def fit(overrides: Sequence[str], *, as_json: bool, out: TextIO) -> None:
     """Memory of one run by part, and on cards of several sizes. Raises ConfigError."""
     config = load_config(list(overrides))
     shape = shape_of(config.policy.model)
-    cards = cards_here()
+    cards = gpus_here()
     if as_json:
         out.write(json.dumps(as_fields(config, shape, cards), indent=1) + "\n")
         return
@@ -103,8 +103,8 @@ def fit(overrides: Sequence[str], *, as_json: bool, out: TextIO) -> None:
         f"{config.policy.model}: {shape.parameters:,} parameters; by arithmetic, in GiB; on a card "
         f"the learner's process takes {LEARNER_ON_GPU_GIB} more\n"
     )
-    needs = needs_of(config, shape, "cuda")
-    for line in (*memory_lines(needs), *card_lines(config, shape, cards)):
+    needs = requirements_of(config, shape, "cuda")
+    for line in (*memory_lines(needs), *gpu_fit_lines(config, shape, cards)):
         out.write(f"  {line}\n")
 
 

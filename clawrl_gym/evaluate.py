@@ -8,7 +8,7 @@ python -m clawrl_gym.evaluate regrade runs/A
 python -m clawrl_gym.evaluate report runs/A
 
 The first starts vLLM, the second asks any server of the OpenAI API; eval.k=[1,8] adds pass@k.
-Every episode is kept as soon as it has ended, and the same command goes on with what is missing.
+Every episode is kept as soon as it has ended, and the same command continues with what is missing.
 compare writes a page of several evaluations; of a training run and its controls it prints paired
 differences of what they ended with. regrade replays episodes into today's environments and grades
 them again without a policy, report writes an evaluation's pages again.
@@ -41,7 +41,7 @@ def _check(config: cg.EvaluateConfig) -> Iterator[str]:
 
 
 async def _evaluate(config: cg.EvaluateConfig) -> int:
-    with INTERRUPTS.goes_on("the same command goes on with what is missing"):
+    with INTERRUPTS.goes_on("the same command continues with what is missing"):
         run = await cg.run_evaluation_async(config, on_phase=_say)
     sys.stdout.write(run.summary() + "\n")
     return 0

@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--force", action="store_true", help="replace an earlier export in OUT")
     options = parser.parse_args(arguments)
-    return exit_code_of_short(lambda: _export(options), f"stopped: {options.out} is as it was")
+    return exit_code_of_short(lambda: _export(options), f"stopped: {options.out} is unchanged")
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -69,7 +69,7 @@ def _export(options: argparse.Namespace) -> None:
         force=options.force,
         user=options.user,
     )
-    next_step = f"go on from it: policy.model={exported.folder}"
+    next_step = f"train from it: policy.model={exported.folder}"
     if options.form == "adapter":
         next_step = f"serve it: vllm serve BASE --enable-lora --lora-modules NAME={exported.folder}"
     whose = f"{options.user}'s in {options.run}" if options.user != OWNER else options.run

@@ -23,11 +23,11 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """What can be written, and how a run takes it."""
+    """A skeleton that can be written, and how a run uses it."""
 
     seam: Seam
     suffix: str
-    """Of the class's name."""
+    """Suffix of the class's name."""
     setting: str
     """The key of the command line that names the class."""
     option: str

@@ -1,6 +1,6 @@
 """python -m clawrl_gym.node --address=HOST:PORT: this machine as a node of a Ray cluster.
 
-Looks what it can hold (sandboxes, Docker's containers, browsers), joins the cluster with these
+Checks what it can hold (sandboxes, Docker's containers, browsers), joins the cluster with these
 resources, and leaves it at Ctrl-C. `--head` begins a cluster instead.
 """
 
@@ -28,7 +28,7 @@ from clawrl_gym.core.errors import ClawError, ConfigError
 _A_CORE = {"sandbox": 128, "docker": 16, "browser": 16}
 """Environments of each kind that a core is taken to hold, unless it is said."""
 _OTHERS = {"engine": "vLLM engines", "learner": "learners"}
-"""What else a node may say that it takes (policy.placement, learner.placement)."""
+"""Other roles that a node may take (policy.placement, learner.placement)."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def plan_of(options: argparse.Namespace) -> NodePlan:
-    """What is to be started. Raises ConfigError."""
+    """Plan of what to start. Raises ConfigError."""
     if options.head:
         token = made_token(options.token_file)
         address = _head_address(options.host, options.port)
@@ -76,7 +76,7 @@ def plan_of(options: argparse.Namespace) -> NodePlan:
 
 
 def machine_checks() -> dict[str, list[MachineCheck]]:
-    """What each kind of environments stands on here; sandboxes are proved by starting one."""
+    """Requirements of each kind of environments here; sandboxes are proved by starting one."""
     return {
         "sandbox": host.check_isolation(),
         "docker": [software.check_docker()],
@@ -85,7 +85,7 @@ def machine_checks() -> dict[str, list[MachineCheck]]:
 
 
 def resource_of(kind: str, checks: Iterable[MachineCheck], wanted: int | None) -> tuple[int, str]:
-    """How many environments of a kind this machine says that it holds, and a line on it.
+    """Environments of a kind that this machine offers, and a line on it.
 
     Raises ConfigError for what was asked for and cannot be.
     """
@@ -174,7 +174,7 @@ def _count(text: str) -> int:
 
 
 class _Stopped(BaseException):
-    """By a signal."""
+    """Stopped by a signal."""
 
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)

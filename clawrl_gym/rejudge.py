@@ -1,12 +1,12 @@
-"""python -m clawrl_gym.rejudge runs/NAME: have a run's stored turns judged once more.
+"""python -m clawrl_gym.rejudge runs/NAME: judge a run's stored turns again.
 
 python -m clawrl_gym.rejudge runs/NAME                    # by today's rules, in seconds
 python -m clawrl_gym.rejudge runs/serve judge=chain judge.base_url=http://127.0.0.1:8000/v1
 python -m clawrl_gym.rejudge runs/NAME judge=my_pkg.judge:Mine turns=500
 
-No policy is needed and nothing is generated anew. The verdicts go to runs/NAME/rejudged/, with a
-table of those of before and of now and a page of what flipped; the run keeps its own, and what it
-was trained on stays as it is. What was broken off, the same command goes on with.
+No policy is needed and nothing is generated again. The verdicts go to runs/NAME/rejudged/, with a
+table of old and new ones and a page of those that flipped; the run keeps its own, and what it
+was trained on stays as it is. The same command continues what was broken off.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _check(config: RejudgeConfig) -> Iterator[str]:
     from clawrl_gym.run.rejudge import preflight_rejudging
 
     plan = preflight_rejudging(config)
-    yield f"nothing is wrong; {len(plan.turns):,} turns of {plan.folder.path} would be judged"
+    yield f"Configuration is valid. {len(plan.turns):,} turns of {plan.folder.path} would be judged"
     for note in plan.notes:
         yield f"  note       {note}"
 
@@ -40,7 +40,7 @@ def _check(config: RejudgeConfig) -> Iterator[str]:
 async def _rejudge(config: RejudgeConfig) -> int:
     from clawrl_gym.run.rejudge import rejudge
 
-    with INTERRUPTS.goes_on("the same command goes on with what is missing"):
+    with INTERRUPTS.goes_on("the same command continues with what is missing"):
         rejudging = await rejudge(config, on_phase=_say)
     sys.stdout.write(rejudging.summary() + "\n")
     return 0

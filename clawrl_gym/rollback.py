@@ -7,7 +7,7 @@ python -m clawrl_gym.rollback runs/serve 12 --pin good    # is kept; canaries ar
 python -m clawrl_gym.rollback runs/serve good             # comes back by its name
 python -m clawrl_gym.rollback runs/serve --unpin good
 
-Where the folder is served in, within seconds; else when the run goes on. The weights come back as
+Where the folder is served in, within seconds; else when the run resumes. The weights come back as
 the next version, with the optimizer that they had.
 """
 
@@ -25,7 +25,7 @@ from clawrl_gym.serving.versions import (
     kept_versions,
     named_version,
     pin_version,
-    return_to,
+    rollback_to,
     unpin_version,
 )
 
@@ -66,14 +66,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _act(folder: RunFolder, options: argparse.Namespace) -> None:
     if options.unpin is not None:
         unpin_version(folder, options.unpin, options.user)
-        sys.stdout.write(f"{options.unpin} is pinned no more\n")
+        sys.stdout.write(f"{options.unpin} is no longer pinned\n")
         return
     if options.version is None:
         return _list(folder, options.user)
     text = options.version
     version = int(text) if text.isdecimal() else named_version(folder, text, options.user)
     if options.pin is None:
-        return _return(folder, version, options.user)
+        return _roll_back(folder, version, options.user)
     pin_version(folder, options.pin, version, options.user)
     sys.stdout.write(f"version {version} is kept as {options.pin}\n")
 
@@ -91,11 +91,11 @@ def _list(folder: RunFolder, user: str) -> None:
         sys.stdout.write(f"{kept['version']}  {made}{again}{names}\n")
 
 
-def _return(folder: RunFolder, version: int, user: str) -> None:
-    served_as = return_to(folder, version, user)
+def _roll_back(folder: RunFolder, version: int, user: str) -> None:
+    served_as = rollback_to(folder, version, user)
     name = f"{user}@" if user != OWNER else "version "
     if served_as is None:
-        sys.stdout.write(f"{name}{version} comes back when the update under way has ended\n")
+        sys.stdout.write(f"{name}{version} is restored when the current update has ended\n")
     else:
         sys.stdout.write(f"{name}{version} is back, as {name}{served_as}\n")
 

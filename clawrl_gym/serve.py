@@ -4,7 +4,7 @@ python -m clawrl_gym.serve policy=tiny gateway.port=8808 run.dir=runs/serve
 python -m clawrl_gym.serve print_config=true      # the snippet for openclaw.json
 python -m clawrl_gym.serve print_unit=true        # a systemd unit: docs/operating.md
 
-It goes on with what is in run.dir. This process only holds the port and watches: what serves and
+It resumes with what is in run.dir. This process only holds the port and watches: what serves and
 learns is a child, started again when it dies, while new connections wait.
 """
 

@@ -2,8 +2,8 @@
 
 python -m clawrl_gym.users add NAME       # their key, shown once
 python -m clawrl_gym.users list
-python -m clawrl_gym.users key NAME       # another key; the one before opens nothing any more
-python -m clawrl_gym.users remove NAME    # with their sessions and all that was made of them
+python -m clawrl_gym.users key NAME       # another key; the old one stops working
+python -m clawrl_gym.users remove NAME    # with their sessions and all that was made from them
 
 A user sees and deletes their own sessions; the owner, with the gateway's key, everybody's. It works
 while serve runs and when it does not.
@@ -23,7 +23,7 @@ from clawrl_gym.core.interrupt import exit_code_of_short
 from clawrl_gym.store.users import USERS_FILE, User, Users
 
 _OF_SERVING = ("config.yaml", USERS_FILE)
-"""What tells that somebody serves in a folder, or will."""
+"""Files that show that somebody serves in a folder, or will."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,9 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="add|list|key|remove")
     for name, run, help_ in (
-        ("add", _add, "add a user; writes their key"),
-        ("list", _list, "who there is"),
-        ("key", _key, "another key for a user; writes it"),
+        ("add", _add, "add a user and print their key"),
+        ("list", _list, "list the users"),
+        ("key", _key, "give a user another key and print it"),
         ("remove", _remove, "delete a user with everything of theirs"),
     ):
         command = commands.add_parser(name, help=help_, description=help_)
@@ -109,10 +109,10 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _checked(folder: Path, may_be_new: bool = False) -> Path:
-    """Raises ConfigError for what cannot be a folder that is served in."""
+    """Raise ConfigError for what cannot be a folder that is served in."""
     if not folder.is_dir() and (not may_be_new or folder.exists()):
         raise ConfigError(
-            f"got {str(folder)!r}, which is no folder, expected the one that is served in: give "
+            f"got {str(folder)!r}, which is not a folder, expected the one that is served in: give "
             "--dir PATH, serve's run.dir"
         )
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()

@@ -31,13 +31,13 @@ class EarlyTokens(cg.Algorithm):
         super().__init__()
         self._decay = options.decay
 
-    def terms(
+    def weights(
         self,
         group: cg.Group,
         segments_G: list[list[cg.Segment]],
         verdicts_G: Sequence[cg.Verdicts],
         prompts_G: Sequence[cg.Prompts],
-    ) -> list[cg.Terms]:
+    ) -> list[cg.WeightsByTurn]:
         """Terms by turn of each episode; an episode without a reward brings nothing."""
         rewards = [episode.reward for episode in group.episodes_G if episode.reward is not None]
         if len(set(rewards)) < 2:
@@ -46,13 +46,13 @@ class EarlyTokens(cg.Algorithm):
         self.counts["used"] += 1
         mean = sum(rewards) / len(rewards)
         return [
-            {} if episode.reward is None else self._episode_terms(episode.reward - mean, segments)
+            {} if episode.reward is None else self._episode_weights(episode.reward - mean, segments)
             for episode, segments in zip(group.episodes_G, segments_G, strict=True)
         ]
 
-    def _episode_terms(self, advantage: float, segments: list[cg.Segment]) -> cg.Terms:
+    def _episode_weights(self, advantage: float, segments: list[cg.Segment]) -> cg.WeightsByTurn:
         return {
-            turn: cg.Term(advantage=[advantage * self._decay**t for t in range(length)])
+            turn: cg.TurnWeights(advantage=[advantage * self._decay**t for t in range(length)])
             for segment in segments
             for turn, (_, length) in segment.spans.items()
         }

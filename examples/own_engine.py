@@ -247,11 +247,11 @@ class _Client(cg.EngineClient):
         version: int,
         user: str = "",
         prompt_ids: list[int] | None = None,
-        after: Sequence[int] = (),
+        required_prefix: Sequence[int] = (),
         request_id: str | None = None,
     ) -> ChatReply:
         ids = await self._engine.rendered(body) if prompt_ids is None else prompt_ids
-        if ids[: len(after)] != list(after):
+        if ids[: len(required_prefix)] != list(required_prefix):
             return ChatReply(ids, None)
         whole = await self.generate(ids, sampling, version=version)
         return ChatReply(ids, (whole, message_of([{"content": whole.text or ""}])))
@@ -265,10 +265,10 @@ class _Client(cg.EngineClient):
         version: int,
         user: str = "",
         request_id: str | None = None,
-        already: Sequence[Piece] = (),
+        resume_from: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]:
         """The text comes with the last piece: of a token alone it is not known. There is no other
-        engine that could have begun a reply (`already`)."""
+        engine that could have begun a reply (`resume_from`)."""
         ids_T: list[int] = []
         logprobs_T: list[float | None] = []
         versions_T: list[int] = []
@@ -291,12 +291,12 @@ class _Client(cg.EngineClient):
         *,
         version: int,
         user: str = "",
-        after: Sequence[int] = (),
+        required_prefix: Sequence[int] = (),
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]:
         ids = await self._engine.rendered(body)
         yield Piece([], [], {}, prompt_ids_T=ids)
-        if ids[: len(after)] == list(after):
+        if ids[: len(required_prefix)] == list(required_prefix):
             async with aclosing(self.stream(ids, sampling, body, version=version)) as pieces:
                 async for piece in pieces:
                     yield piece

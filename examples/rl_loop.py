@@ -25,10 +25,10 @@ def group_samples(group: cg.Group, turns_G: list[list[cg.Turn]]) -> list[cg.Samp
     for episode, turns in zip(group.episodes_G, turns_G, strict=True):
         if episode.reward is None:  # infrastructure failed: that says nothing about the policy
             continue
-        term = cg.Term(advantage=episode.reward - mean)
+        weight = cg.TurnWeights(advantage=episode.reward - mean)
         for segment in cg.merge_turns(turns).sequences:  # turns whose ids extend each other
-            terms = dict.fromkeys(segment.turn_indices, term)
-            samples.append(cg.make_sample(group, episode, segment, terms))
+            weights = dict.fromkeys(segment.turn_indices, weight)
+            samples.append(cg.make_sample(group, episode, segment, weights))
     return samples
 
 

@@ -12,19 +12,19 @@ from typing import Any
 
 from clawrl_gym.envs.terminal.composed.families import Composed
 from clawrl_gym.envs.terminal.composed.library import SKILLS
-from clawrl_gym.envs.terminal.composed.plan import Deed, played
+from clawrl_gym.envs.terminal.composed.plan import Action, played
 from clawrl_gym.envs.terminal.composed.world import World
 
-Agent = Callable[[Composed], list[Deed]]
+Agent = Callable[[Composed], list[Action]]
 
 
-def in_order_of_the_text(composed: Composed) -> list[Deed]:
+def in_order_of_the_text(composed: Composed) -> list[Action]:
     """All skills that the text names, one after the other."""
     parts = [composed.plan.parts[i] for i in composed.order]
-    return [part.deed(**part.guessed) for part in parts if part.skill.name in SKILLS]
+    return [part.action(**part.guessed) for part in parts if part.skill.name in SKILLS]
 
 
-def first_that_is_recognised(composed: Composed) -> list[Deed]:
+def first_that_is_recognised(composed: Composed) -> list[Action]:
     """Only the first of them."""
     return in_order_of_the_text(composed)[:1]
 
@@ -53,7 +53,7 @@ class Left:
         return folders | dict.fromkeys(self._world.files, 33188)
 
 
-def solves(task: Any, composed: Composed, deeds: list[Deed]) -> bool:
+def solves(task: Any, composed: Composed, actions: list[Action]) -> bool:
     """Whether these earn the task's reward."""
-    left = Left(played(composed.plan.start, deeds))
+    left = Left(played(composed.plan.start, actions))
     return all(check.passed(left) for check in task.checks)

@@ -45,7 +45,7 @@ class Run:
             self.scratch.rmdir()
         sys.stdout.write("stopped by a signal\n")
         if self.behaviour != "silent":
-            sys.stdout.write(f"go on with: python -m clawrl_gym.train resume={folder}\n")
+            sys.stdout.write(f"resume with: python -m clawrl_gym.train resume={folder}\n")
 
 
 async def play(folder: Path, run: Run) -> None:

@@ -15,7 +15,15 @@ import yaml
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.metrics import heldout_values, judged_shares
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Lesson, Message, Sample, Taught, Turn, Verdict, VerdictDetail
+from clawrl_gym.core.types import (
+    DistilledTurn,
+    DistillTarget,
+    Message,
+    Sample,
+    Turn,
+    Verdict,
+    VerdictDetail,
+)
 from clawrl_gym.store import SessionRow, Store, UpdateRow
 
 FAMILIES = (
@@ -28,11 +36,11 @@ START_S = 1_760_000_000.0
 
 def make_run(
     folder: Path, *, steps: int = 40, stop_at: int | None = None, heldout: bool = True,
-    store: bool = True, lessons: bool = False,
+    store: bool = True, distilled: bool = False,
 ) -> Path:  # fmt: skip
     """A run of `steps` updates, of which `stop_at` were made; returns the folder.
 
-    `lessons`: a judge gave verdicts with hints, and failed first turns were distilled.
+    `distilled`: a judge gave verdicts with hints, and failed first turns were distilled.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = RunConfig().model_dump() | {"seed": 7}
@@ -40,7 +48,7 @@ def make_run(
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     made = steps if stop_at is None else stop_at
     rows = _metrics(made, steps, heldout)
-    if lessons:
+    if distilled:
         rows = [row | _judged(row["step"]) if "train/reward" in row else row for row in rows]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     solved = [_solved_tasks(row) for row in rows if "heldout/success" in row]
@@ -57,7 +65,7 @@ def make_run(
     (folder / "run.json").write_text(json.dumps({"starts": [start]}))
     if store:
         _write_tokenizer(folder / "serving")
-        asyncio.run(_write_store(folder, lessons))
+        asyncio.run(_write_store(folder, distilled))
     return folder
 
 
@@ -162,16 +170,16 @@ def _write_tokenizer(folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-async def _write_store(folder: Path, lessons: bool) -> None:
+async def _write_store(folder: Path, distilled: bool) -> None:
     store = await asyncio.to_thread(Store.open, folder)
     try:
         for group in range(6):
             ids: list[int] = []
             for member in range(4):
                 solved = member % 2 == group % 2
-                taught = lessons and not solved
+                is_distilled = distilled and not solved
                 ids += await _write_episode(
-                    store, folder, group, member, solved=solved, taught=taught
+                    store, folder, group, member, solved=solved, is_distilled=is_distilled
                 )
             update = UpdateRow(group + 1, tokens=100, duration_s=1.0)
             await store.add_update(update, ids, checkpoint=None)
@@ -182,7 +190,7 @@ async def _write_store(folder: Path, lessons: bool) -> None:
 
 
 async def _write_episode(
-    store: Store, folder: Path, group: int, member: int, *, solved: bool, taught: bool = False
+    store: Store, folder: Path, group: int, member: int, *, solved: bool, is_distilled: bool = False
 ) -> list[int]:
     """An episode of two turns; returns the ids of its samples, none for a held-out one."""
     from tokenizers import Tokenizer
@@ -223,7 +231,7 @@ async def _write_episode(
         await store.add_next_state(turn_id, [answer])
         if index == 0:
             first = turn, turn_id
-            if taught:
+            if is_distilled:
                 await store.add_verdict(_verdict(turn_id))
         messages += [{"role": "assistant", "content": command}, answer]
         mask += [True] * len(sampled)
@@ -239,18 +247,18 @@ async def _write_episode(
         session_id, group, prompt, mask, [-0.1 if m else 0.0 for m in mask],
         [group if m else -1 for m in mask], [advantage if m else 0.0 for m in mask], float(solved),
     )  # fmt: skip
-    if not taught:
+    if not is_distilled:
         return await store.add_samples([sample])
     turn, turn_id = first
     start, length = len(turn.prompt_ids_T), len(turn.sampled_ids_T)
     weights = [1.0 if start <= at < start + length else 0.0 for at in range(len(prompt))]
     read = [*turn.prompt_ids_T, *tokenizer.encode(f" [hint] {HINT}").ids]
-    sample = replace(sample, distill_T=weights, lessons=(Lesson(start, length, (read,)),))
+    sample = replace(sample, distill_T=weights, distill_targets=(DistillTarget(start, length, (read,)),))
     ids = await store.add_samples([sample])
     gaps_T = [(-3.0, 0.0, 2.5, 0.4, -0.2)[at % 5] for at in range(length)]
     gaps_T[-1] = math.nan
-    thought = Taught(ids[0], None, 0, turn.sampled_ids_T, gaps_T)
-    await store.add_taught(group + 1, [thought])
+    thought = DistilledTurn(ids[0], None, 0, turn.sampled_ids_T, gaps_T)
+    await store.add_distilled_turns(group + 1, [thought])
     return ids
 
 

@@ -61,7 +61,7 @@ class FakeVllm:
 def whole(prompt: list[int] | None = None, version: str = "4", **changes: Any) -> dict[str, Any]:
     """What /clawrl/reply answers with a reply of three tokens; `prompt`: those of its ids that the
     client does not know."""
-    made = {"prompt_ids": prompt or [], "goes_on": True, "text": "hi", "deltas": None}
+    made = {"prompt_ids": prompt or [], "prefix_matched": True, "text": "hi", "deltas": None}
     tokens = {"ids": [10, 11, 2], "logprobs": [-0.5, None, -0.25]}
     return {**made, **tokens, **end(3, version), **changes}
 

@@ -135,7 +135,7 @@ class FakePolicy(SteppedPolicy):
         version: int,
         user: str = "",
         request_id: str | None = None,
-        already: Sequence[Piece] = (),
+        resume_from: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]:
         """The reply of `generate`, in pieces."""
         messages = self._last if body is None else body["messages"]
@@ -143,21 +143,21 @@ class FakePolicy(SteppedPolicy):
         with self._counting_cancelled():
             await asyncio.sleep(self.delay_s)
             made = self._generation(prompt_ids, sampling, messages, version)
-            for piece in self._pieces(made, already, is_read=body is not None):
+            for piece in self._pieces(made, resume_from, is_read=body is not None):
                 yield piece
                 await asyncio.sleep(self.piece_s)
 
     def _pieces(
-        self, made: Generation, already: Sequence[Piece], *, is_read: bool
+        self, made: Generation, resume_from: Sequence[Piece], *, is_read: bool
     ) -> Iterator[Piece]:
-        """Those after `already`; `is_read`: thoughts and calls are told apart from the text."""
+        """Those after `resume_from`; `is_read`: thoughts and calls are told apart from the text."""
         draw = random.Random(f"{self.seed} {made.sampled_ids_T}")
         is_one_by_one = self.is_one_by_one or self.piece_s > 0
         deltas_T = _deltas(made, is_read=is_read)
         if draw.random() < 0.5 and not is_one_by_one:
             deltas_T = with_calls_last(deltas_T)
-        first, count = sum(len(piece.ids_T) for piece in already), len(made.sampled_ids_T)
-        versions_T = [version for piece in already for version in piece.versions_T]
+        first, count = sum(len(piece.ids_T) for piece in resume_from), len(made.sampled_ids_T)
+        versions_T = [version for piece in resume_from for version in piece.versions_T]
         made = replace(made, versions_T=versions_T + made.versions_T[first:])
         border = self.dies_after
         way = one_by_one(first, count) if is_one_by_one else splits(first, count, draw, border)
@@ -283,7 +283,7 @@ class FakeKeeper:
             for version in self._kept(user)
         ]
 
-    async def return_to(self, version: int, user: str) -> int:
+    async def rollback(self, version: int, user: str) -> int:
         if version not in self._kept(user):
             raise ConfigError(f"got version {version}, expected one that is kept")
         return 9

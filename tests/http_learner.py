@@ -36,7 +36,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ClawError, LearnerDied, TrainerError
-from clawrl_gym.core.types import StepStats, Taught
+from clawrl_gym.core.types import DistilledTurn, StepStats
 from clawrl_gym.core.whole_folder import begin_folder, end_folder
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.trainers.actor import LearnerSetup
@@ -146,8 +146,8 @@ class HttpLearner:
 
     async def step(self, batch: SampleBatch, version: int) -> StepStats:
         reply = await self._call("step", Message({"version": version}, batch.arrays()))
-        taught = [Taught(**one) for one in reply.values.pop("taught")]
-        return StepStats(**reply.values, taught=taught)
+        turns = [DistilledTurn(**one) for one in reply.values.pop("distilled_turns")]
+        return StepStats(**reply.values, distilled_turns=turns)
 
     async def review(self, batch: SampleBatch) -> Review:
         return Review(**(await self._call("review", Message(arrays=batch.arrays()))).values)

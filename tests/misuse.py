@@ -30,7 +30,7 @@ TABLE = (
     Misuse("train", "policy.model={place}/nothing", r"there is no 'nothing' in the folder"),
     Misuse("train", "policy.model=nobody", r"not a folder here .* and not an id like"),
     Misuse("evaluate", "policy.model={place}/empty", r"has no config.json"),
-    Misuse("serve", "policy.model={place}/a_file", r"is a file and no GGUF .*: give the folder"),
+    Misuse("serve", "policy.model={place}/a_file", r"is a file but not GGUF .*: give the folder"),
     Misuse("train", "policy.model={place}/several", r"holds 2 GGUF files \(a.gguf, b.gguf\)"),
     Misuse(
         "serve", "policy.model={place}/part-00001-of-00002.gguf", r"is one part of 2, .*--merge"
@@ -135,7 +135,7 @@ TABLE = (
     Misuse("train", "learner.publish=if_better", r"'always' or 'if_not_worse'"),
     Misuse("serve", "live.train_when=at_night", r"expected always, idle, or hours from one to an"),
     Misuse("train", "judge.type=rule", r"without rules.*choose them with judge=rule"),
-    Misuse("train", "judge=model judge.base_url=http://127.0.0.1:9/v1", r"nobody answers"),
+    Misuse("train", "judge=model judge.base_url=http://127.0.0.1:9/v1", r"no server answers"),
     Misuse("train", "judge=no_such_module:Judge", r"cannot import 'no_such_module'"),
     Misuse("train", "trainer.algorithm=gpro", r"did you mean 'grpo'\?"),
     Misuse(
@@ -171,14 +171,14 @@ TABLE = (
     # who acts, and who is asked
     Misuse("train", "agent=harness agent.command=[no-such-program]", r"neither on PATH nor a file"),
     Misuse("evaluate", "endpoint.base_url=localhost:8000", r"expected an address with http://"),
-    Misuse("evaluate", "endpoint.base_url=http://127.0.0.1:9/v1", r"nobody answers"),
+    Misuse("evaluate", "endpoint.base_url=http://127.0.0.1:9/v1", r"no server answers"),
     # whose turns are judged again, and by whom
     # supervised learning: tests/test_sft.py has more
-    Misuse("sft", "{place}/nothing.jsonl", r"which is not here, expected a .jsonl"),
+    Misuse("sft", "{place}/nothing.jsonl", r"which does not exist, expected a .jsonl"),
     Misuse("sft", "policy.model={place}/nothing", r"there is no 'nothing' in the folder"),
     Misuse("sft", "runs policy.device={other_device}", r"the installed vLLM is built for"),
     Misuse("sft", "demonstrations=3 env=terminal env.tasks={place}/nothing", r"there is no folder"),
-    Misuse("sft", "runs trainer=opd", r"got trainer=, which sft has not"),
+    Misuse("sft", "runs trainer=opd", r"got trainer=, which sft does not have"),
     Misuse("rejudge", "judge=rule", r"got no run, expected its folder"),
     Misuse("rejudge", "{place}/nothing", r"holds no run \(.*no such folder\); expected the"),
     Misuse("rejudge", "{place}/run", r"expected a run's folder with a run.db"),
@@ -187,13 +187,13 @@ TABLE = (
     Misuse("rejudge", "{place}/run judge=chain", r"no judge.base_url: no policy runs here"),
     Misuse("rejudge", "{place}/run judge=model judge.base_url=http://127.0.0.1:9/v1", r"nobody an"),
     Misuse("rejudge", "{place}/run judge.vote=3", r"did you mean 'judge.votes'\?"),
-    Misuse("rejudge", "{place}/run env=gui", r"got env=, which rejudge has not"),
+    Misuse("rejudge", "{place}/run env=gui", r"got env=, which rejudge does not have"),
     # addresses and folders
     Misuse("train", "gateway.host=0.0.0.0", r"no gateway.key, expected a key"),
     Misuse("serve", "gateway.port={port}", r"port \d+ is taken"),
     Misuse("evaluate", "policy.port={port}", r"another program has it"),
     Misuse("serve", "policy.port=8808 gateway.port=8808", r"among the engines' own ports"),
-    Misuse("train", "run.dir={place}/run", r"holds a run already; go on with it: resume="),
+    Misuse("train", "run.dir={place}/run", r"holds a run already; resume it: resume="),
     Misuse("serve", "run.dir={place}/a_file/run", r"a_file is a file; choose another one: run.dir"),
     Misuse("train", "resume={place}/nothing", r"holds no run \(.*no such folder\); expected the"),
     Misuse("train", "resume={place}/run", r"has checkpoints and no run.db; restore"),
@@ -214,7 +214,7 @@ TABLE = (
     Misuse("train", "env=[conversation,terminal] trainer=opd", r"nothing would be learned; choose"),
     Misuse("evaluate", "env=[terminal,toolcall]", r"call evaluate once for each"),
     Misuse("train", "learner.lrr=1", r"did you mean 'learner.lr'\?"),
-    Misuse("serve", "env=gui", r"got env=, which serve has not"),
+    Misuse("serve", "env=gui", r"got env=, which serve does not have"),
     Misuse("bench", "experiment=personal_opd policy.model={place}/nothing", r"'personal_opd': pol"),
     Misuse("bench", "experiment=personal_opd seeds=0", r"seeds: got 0"),
 )

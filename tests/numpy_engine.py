@@ -188,15 +188,15 @@ class Server:
         else:
             messages = chat["messages"]
             prompt = self._rendered(messages)
-            known = body.get("after", prompt)
+            known = body.get("required_prefix", prompt)
             if prompt[: len(known)] != known:
-                return {"prompt_ids": prompt, "goes_on": False}
+                return {"prompt_ids": prompt, "prefix_matched": False}
             is_greedy = generate["sampling_params"]["temperature"] == 0
             text = await self._text(messages[-1]["content"], is_greedy=is_greedy)
         ids = [*self._tokenizer.encode(text).ids, END]
         return {
             "prompt_ids": prompt[len(known) :],
-            "goes_on": True,
+            "prefix_matched": True,
             "finish_reason": "stop",
             "stop_reason": None,
             "text": text,

@@ -37,9 +37,9 @@ class Weighing(cg.Algorithm):
         super().__init__()
         self.size = options.size
 
-    def terms(self, group, segments_G, verdicts_G, prompts_G):
+    def weights(self, group, segments_G, verdicts_G, prompts_G):
         return [
-            {turn: cg.Term(advantage=[self.size * n for n in range(length)])
+            {turn: cg.TurnWeights(advantage=[self.size * n for n in range(length)])
              for segment in segments for turn, (_, length) in segment.spans.items()}
             for segments in segments_G
         ]

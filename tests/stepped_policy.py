@@ -34,7 +34,7 @@ class SteppedPolicy(ABC):
         version: int,
         user: str = "",
         request_id: str | None = None,
-        already: Sequence[Piece] = (),
+        resume_from: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]: ...
 
     async def generate_chat(
@@ -45,12 +45,12 @@ class SteppedPolicy(ABC):
         version: int,
         user: str = "",
         prompt_ids: list[int] | None = None,
-        after: Sequence[int] = (),
+        required_prefix: Sequence[int] = (),
         request_id: str | None = None,
     ) -> ChatReply:
         if prompt_ids is None:
             prompt_ids = await self.render(body)
-        if prompt_ids[: len(after)] != [*after]:
+        if prompt_ids[: len(required_prefix)] != [*required_prefix]:
             return ChatReply(prompt_ids, None)
         generation = await self.generate(prompt_ids, sampling, version=version)
         return ChatReply(prompt_ids, (generation, await self.parse(body, generation)))
@@ -62,12 +62,12 @@ class SteppedPolicy(ABC):
         *,
         version: int,
         user: str = "",
-        after: Sequence[int] = (),
+        required_prefix: Sequence[int] = (),
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]:
         prompt_ids = await self.render(body)
         yield Piece([], [], {}, prompt_ids_T=prompt_ids)
-        if prompt_ids[: len(after)] != [*after]:
+        if prompt_ids[: len(required_prefix)] != [*required_prefix]:
             return
         async with aclosing(self.stream(prompt_ids, sampling, body, version=version)) as pieces:
             async for piece in pieces:

@@ -60,7 +60,7 @@ class Stub:
     def _reply(self) -> dict[str, object]:
         return {
             "prompt_ids": [],
-            "goes_on": True,
+            "prefix_matched": True,
             "finish_reason": "stop",
             "stop_reason": None,
             "text": self._loaded,

@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_read_is_said_and_limits_hold_from_now_on(
 ) -> None:
     (tmp_path / ALLOWANCES_FILE).write_text(text)
     allowances = kept(tmp_path, 0.0, feedback_per_day=1)
-    assert "begin anew" in caplog.text
+    assert "start from zero" in caplog.text
     allowances.check("anna", "feedback_per_day")
     with pytest.raises(Refusal):
         allowances.check("anna", "feedback_per_day")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from clawrl_gym.config import LearnerConfig, LiveConfig, RolloutConfig
 from clawrl_gym.core.metrics import Timeline
-from clawrl_gym.core.types import Group, Lesson, Sample, StepStats, TaskRef
+from clawrl_gym.core.types import DistillTarget, Group, Sample, StepStats, TaskRef
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.advantage import group_advantages
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, ByGroups, ByTurns
@@ -138,7 +138,7 @@ async def test_a_sample_of_hints_alone_teaches(store: Store) -> None:
     ready = live(store, turns=1)
     await accept(ready, 1, sample(1, advantage=0.0))
     assert await is_waiting(ready)
-    taught = sample(2, advantage=0.0, distill_T=[0.0, 1.0], lessons=(Lesson(1, 1, ([5],)),))
+    taught = sample(2, advantage=0.0, distill_T=[0.0, 1.0], distill_targets=(DistillTarget(1, 1, ([5],)),))
     await accept(ready, 2, taught)
     assert ready.waiting_samples == 1
     assert numbers(await due(ready)) == [1, 2]
@@ -230,7 +230,7 @@ def test_advantages_of_what_is_trained_sum_to_zero_within_each_group(
 ) -> None:
     """Whatever members are too old: rewards and the versions that sampled them are drawn."""
     ready = BatchQueue(cast(Store, None), ByGroups(max(1, len(groups))), max_staleness=2)
-    ready.restore([stamped(at, group) for at, group in enumerate(groups)] or [[]])
+    ready.restore([samples_from(at, group) for at, group in enumerate(groups)] or [[]])
     batch = asyncio.run(due(ready, version=6))
     by_group: dict[int, list[float]] = defaultdict(list)
     for one in batch.samples:
@@ -240,7 +240,7 @@ def test_advantages_of_what_is_trained_sum_to_zero_within_each_group(
         assert len(advantages) == len(groups[at])
 
 
-def stamped(number: int, group: list[tuple[int, int]]) -> list[Sample]:
+def samples_from(number: int, group: list[tuple[int, int]]) -> list[Sample]:
     """Samples as GRPO makes them: (reward, version) of each member."""
     advantages = group_advantages([float(reward) for reward, _ in group], normalize_std=True)
     return [

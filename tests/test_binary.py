@@ -38,14 +38,14 @@ def verdict(reward: float | None, kind: Any = "rule", weight: float = 1.0) -> Ve
     return Verdict(1, kind, None, reward, {}, 0.0, weight=weight)
 
 
-def stamp(
+def make_samples(
     binary: Binary, reward: float | None, kind: Any = "rule", weight: float = 1.0
 ) -> list[Sample]:
-    return binary.stamp(group(), [[segment(0)]], [{0: verdict(reward, kind, weight)}])
+    return binary.make_samples(group(), [[segment(0)]], [{0: verdict(reward, kind, weight)}])
 
 
 def advantage(binary: Binary, reward: float, kind: Any = "rule", weight: float = 1.0) -> float:
-    (sample,) = stamp(binary, reward, kind, weight)
+    (sample,) = make_samples(binary, reward, kind, weight)
     assert sample.strength == pytest.approx(weight)
     assert sample.advantages_T[:2] == [0.0, 0.0]
     assert len(set(sample.advantages_T[2:])) == 1
@@ -106,7 +106,7 @@ def test_a_clear_verdict_always_has_an_advantage(rewards: list[float]) -> None:
 @pytest.mark.parametrize("reward", [0.0, None])
 def test_neutral_verdicts_and_abstentions_make_no_sample(reward: float | None) -> None:
     binary = Binary()
-    assert stamp(binary, reward) == []
+    assert make_samples(binary, reward) == []
     assert binary.counts == {"neutral": 1}
     assert advantage(binary, 1.0) == 1.0  # and leave the baseline alone
 
@@ -114,7 +114,7 @@ def test_neutral_verdicts_and_abstentions_make_no_sample(reward: float | None) -
 def outcome(binary: Binary, reward: float | None, number: int = 0) -> list[Sample]:
     """An episode of which nobody judged a turn."""
     episode = Episode("s", number, TASK, StopReason.TERMINATED, reward, 1)
-    return binary.stamp(Group(number, TASK, [episode], 0), [[segment(0, 1)]])
+    return binary.make_samples(Group(number, TASK, [episode], 0), [[segment(0, 1)]])
 
 
 def test_without_verdicts_the_outcome_is_compared_with_the_running_mean_of_outcomes() -> None:
@@ -148,12 +148,12 @@ def test_the_first_outcome_of_0_and_an_infrastructure_failure_teach_nothing() ->
 def test_neutral_verdicts_are_not_replaced_by_the_outcome() -> None:
     episode = Episode("s", 0, TASK, StopReason.TERMINATED, 1.0, 1)
     one = Group(0, TASK, [episode], 0)
-    assert Binary().stamp(one, [[segment(0)]], [{0: verdict(0.0)}]) == []
+    assert Binary().make_samples(one, [[segment(0)]], [{0: verdict(0.0)}]) == []
 
 
 def test_each_turn_of_a_segment_has_its_own_advantage_and_the_unjudged_none() -> None:
     verdicts = {0: verdict(1.0, "feedback"), 2: verdict(-1.0)}
-    (sample,) = Binary().stamp(group(), [[segment(0, 1, 2)]], [verdicts])
+    (sample,) = Binary().make_samples(group(), [[segment(0, 1, 2)]], [verdicts])
     assert sample.advantages_T == [0, 0, 1.0, 1.0, 0, 0, -1.0, -1.0]
     assert sample.mask_T == [False, False, True, True, False, False, True, True]
 
@@ -161,7 +161,7 @@ def test_each_turn_of_a_segment_has_its_own_advantage_and_the_unjudged_none() ->
 def test_a_segment_without_known_logprobs_is_counted() -> None:
     unknown = Segment([1, 2], [False, False], [0.0, 0.0], [-1, -1], [-1, -1], [0])
     binary = Binary()
-    assert binary.stamp(group(), [[unknown]], [{0: verdict(1.0)}]) == []
+    assert binary.make_samples(group(), [[unknown]], [{0: verdict(1.0)}]) == []
     assert binary.counts == {"empty_segments": 1, "neutral": 1}
 
 

@@ -351,7 +351,7 @@ def test_parts_are_told_apart_by_what_proc_says() -> None:
 
 ERROR = "error: ClusterError: Ray's raylet ended"
 AGAIN = "the serving process ended with exit code 3; starting it again, connections wait"
-WAY_ON = "go on with: python -m clawrl_gym.train resume=/runs/one"
+WAY_ON = "resume with: python -m clawrl_gym.train resume=/runs/one"
 
 
 @pytest.mark.parametrize(

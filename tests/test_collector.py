@@ -253,9 +253,9 @@ async def test_turns_with_hints_become_lessons(store: Store) -> None:
     whole = hinted(store, FakePolicy(), Hybrid(Binary(), Opd()))
     with_hint, without = await taught(whole, *episodes)
     assert (with_hint.session_id, with_hint.distill_T) == ("a", [0.0, 1.0, 1.0])
-    (lesson,) = with_hint.lessons
-    assert "plan my day!h" in decode(lesson.prompts[0])
-    assert (without.session_id, without.lessons) == ("b", ())
+    (target,) = with_hint.distill_targets
+    assert "plan my day!h" in decode(target.prompts[0])
+    assert (without.session_id, without.distill_targets) == ("b", ())
     assert without.advantages_T == [0.0, -1.0, -1.0]
     assert whole.counters["hints/prompts"] == 1
 
@@ -276,7 +276,7 @@ async def test_a_policy_that_cannot_be_reached_costs_the_hints_and_nothing_else(
     whole = hinted(store, policy, Hybrid(Grpo(normalize_std=False), Opd()))
     samples = await taught(whole, *episodes)
     assert [s.advantages_T for s in samples] == [[0.0, 0.5, 0.5], [0.0, -0.5, -0.5]]
-    assert [s.lessons for s in samples] == [(), ()]
+    assert [s.distill_targets for s in samples] == [(), ()]
     assert whole.counters["hints/failed"] == 2
 
 

@@ -90,14 +90,14 @@ def test_difficulty_counts_skills_what_is_hidden_obstacles_and_decoys():
 
 def test_the_oracle_solves_every_task_and_doing_nothing_none():
     for task, composed in [*drawn(), *plain()]:
-        assert solves(task, composed, composed.plan.deeds), task.id
+        assert solves(task, composed, composed.plan.actions), task.id
         assert not solves(task, composed, []), task.id
 
 
 def test_a_wrong_but_near_solution_solves_none():
     for task, composed in [*drawn(), *plain()]:
-        for deeds in composed.plan.near():
-            assert not solves(task, composed, deeds), (task.id, [d.command for d in deeds])
+        for actions in composed.plan.near():
+            assert not solves(task, composed, actions), (task.id, [d.command for d in actions])
 
 
 def test_what_a_later_part_needs_is_often_what_an_earlier_one_made():
@@ -188,7 +188,7 @@ def test_a_decoy_is_really_there():
 
 def test_side_effects_are_refused_and_traces_of_programs_are_not():
     task, composed = next(pair for pair in drawn() if pair[1].plan.decoys)
-    end = played(composed.plan.start, composed.plan.deeds)
+    end = played(composed.plan.start, composed.plan.actions)
     decoy = next(p for p in end.files if composed.plan.start.files.get(p) == end.files[p])
 
     def failures(change):
@@ -262,9 +262,9 @@ def test_in_real_sandboxes_the_oracle_earns_1_and_what_is_near_0(tasks_a_family)
                 assert play(env, env.solve()) == 1.0, (task_id, env.report)
                 family, _, number = task_id.split("-")
                 near = [*compose(family, split, int(number)).plan.near()]
-                for deeds in near[:: max(1, len(near) // 2)]:
+                for actions in near[:: max(1, len(near) // 2)]:
                     env.reset(options={"task": task_id})
-                    commands = [deed.command for deed in deeds]
+                    commands = [action.command for action in actions]
                     assert play(env, commands) == 0.0, (task_id, commands)
                 assert info["difficulty"] == make_task(task_id).difficulty
     finally:

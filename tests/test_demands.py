@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import clawrl_gym as cg
-from clawrl_gym.cluster.others import other_envs
+from clawrl_gym.cluster.extra_evaluations import extra_evaluations
 from clawrl_gym.config import AgentConfig, PolicyConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.config.envs import EnvConfig
@@ -115,7 +115,7 @@ def test_the_terminal_shows_the_form_of_a_reply_to_policies_that_are_not_shipped
     mixed = cg.load_config(["env=[terminal,conversation]", "policy=qwen3_0_6b"])
     assert [domain.agent.show_form for domain in mixed.domains.values()] == [True, True]
     with_others = cg.load_config(["env=toolcall", "policy=smollm2", "eval.also=[terminal]"])
-    (other,) = other_envs(with_others)
+    (other,) = extra_evaluations(with_others)
     agent = other.agent(with_others)
     assert (agent.show_form, agent.protocol, agent.type) == (True, "text", "auto")
     assert not compose("train", ["policy=qwen3_0_6b"], RunConfig).agent.show_form

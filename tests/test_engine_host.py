@@ -12,11 +12,11 @@ import psutil
 import pytest
 
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.core.errors import PolicyError, ShipmentError
+from clawrl_gym.core.errors import PolicyError, TransferError
 from clawrl_gym.core.log_files import PROGRAM_FULL_BYTES, files_of_log, full_files
-from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine_host import EngineHost
 from clawrl_gym.policy.model_source import ModelSource, source_of
+from clawrl_gym.policy.transfer_store import TransferStore
 from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
 from tests.stub_engine import StubEngine, digest
 from tests.tiny_models import write_safetensors
@@ -51,14 +51,14 @@ class Head:
         (self.model / "config.json").write_text('{"max_position_embeddings": 4096}')
         write_safetensors(self.model / "model.safetensors", 9)
         self._folder = folder
-        self.depot = Depot(self.model, str(self.model), folder / "depot", network.put)
+        self.transfer_store = TransferStore(self.model, str(self.model), folder / "depot", network.put)
 
     def weights(self, fill: int) -> Path:
         return write_safetensors(self._folder / f"{fill}.safetensors", 9, fill)
 
     async def away(self) -> ModelSource:
         """The model's source, as if its folder were not to be seen from where the engine is."""
-        source = await self.depot.source()
+        source = await self.transfer_store.source()
         return ModelSource("/not/here", source.manifest)
 
 
@@ -98,19 +98,19 @@ async def test_an_engine_serves_the_model_that_was_sent_and_then_every_version(
     head: Head, network: Network, tmp_path: Path
 ) -> None:
     node = tmp_path / "node"
-    await head.depot.open(0, None)
+    await head.transfer_store.open(0, None)
     async with hosting(node, network) as host:
         assert not await host.find_model(await head.away())
-        await host.take_model(await head.depot.model())
-        url = await host.start(0, await head.depot.weights())
+        await host.take_model(await head.transfer_store.model())
+        url = await host.start(0, await head.transfer_store.weights())
         assert await served(url) == (0, digest(head.model / "model.safetensors"))
         for version in (1, 2):
             weights = head.weights(version)
-            shipment = await head.depot.stage(version, weights, "copy")
-            await host.stage(version, shipment)
+            transfer = await head.transfer_store.stage(version, weights, "copy")
+            await host.stage(version, transfer)
             assert (await served(url))[0] == version - 1
             assert await host.switch(version) > 0
-            await head.depot.commit(version)
+            await head.transfer_store.commit(version)
             assert await served(url) == (version, digest(weights))
         news = await host.news(0, 0)
         assert "ready" in news.phases
@@ -139,16 +139,16 @@ async def the_log_gets_full(host: EngineHost) -> None:
 async def test_the_next_engine_of_a_node_has_the_model_and_begins_with_what_is_current(
     head: Head, network: Network, tmp_path: Path
 ) -> None:
-    await head.depot.open(0, None)
+    await head.transfer_store.open(0, None)
     async with hosting(tmp_path, network) as host:
-        await host.take_model(await head.depot.model())
+        await host.take_model(await head.transfer_store.model())
     weights = head.weights(7)
-    await head.depot.stage(7, weights, "move")
-    await head.depot.commit(7)
+    await head.transfer_store.stage(7, weights, "move")
+    await head.transfer_store.commit(7)
     async with hosting(tmp_path, network) as host:
         assert await host.find_model(await head.away())
-        url = await host.start(head.depot.version, await head.depot.weights())
-        current = head.depot.of_version(7) / "model.safetensors"
+        url = await host.start(head.transfer_store.version, await head.transfer_store.weights())
+        current = head.transfer_store.of_version(7) / "model.safetensors"
         assert await served(url) == (7, digest(current))
         kept = [*(tmp_path / "cache" / "engines").rglob("*.safetensors")]
         assert {path.parent.name for path in kept} == {"v7"}, "what arrived is there once"
@@ -158,14 +158,14 @@ async def test_a_folder_that_both_machines_see_is_not_sent(
     head: Head, network: Network, tmp_path: Path
 ) -> None:
     async with hosting(tmp_path / "node", network) as host:
-        assert await host.find_model(await head.depot.source())
+        assert await host.find_model(await head.transfer_store.source())
     assert network.chunks == []
 
 
 async def test_a_folder_of_the_same_name_with_another_model_is_not_taken_for_it(
     head: Head, network: Network, tmp_path: Path
 ) -> None:
-    source = await head.depot.source()
+    source = await head.transfer_store.source()
     write_safetensors(head.model / "model.safetensors", 9, 3)
     async with hosting(tmp_path / "node", network) as host:
         assert not await host.find_model(source)
@@ -174,14 +174,14 @@ async def test_a_folder_of_the_same_name_with_another_model_is_not_taken_for_it(
 async def test_weights_that_break_on_their_way_are_refused_and_the_old_ones_serve(
     head: Head, network: Network, tmp_path: Path
 ) -> None:
-    await head.depot.open(0, None)
+    await head.transfer_store.open(0, None)
     async with hosting(tmp_path / "node", network) as host:
-        await host.find_model(await head.depot.source())
+        await host.find_model(await head.transfer_store.source())
         url = await host.start(0, None)
-        shipment = await head.depot.stage(1, head.weights(1), "copy")
+        transfer = await head.transfer_store.stage(1, head.weights(1), "copy")
         network.breaks = True
-        with pytest.raises(ShipmentError, match="not what was sent"):
-            await host.stage(1, shipment)
+        with pytest.raises(TransferError, match="not what was sent"):
+            await host.stage(1, transfer)
         assert await served(url) == (0, digest(head.model / "model.safetensors"))
 
 
@@ -189,10 +189,10 @@ async def test_a_version_that_is_published_again_with_other_weights_is_sent_agai
     head: Head, network: Network
 ) -> None:
     """As when the learner died after a publication that failed, and repeats the update."""
-    await head.depot.open(0, None)
-    first = await head.depot.stage(1, head.weights(1), "copy")
-    same = await head.depot.stage(1, head.depot.of_version(1), "share")
-    other = await head.depot.stage(1, head.weights(2), "copy")
+    await head.transfer_store.open(0, None)
+    first = await head.transfer_store.stage(1, head.weights(1), "copy")
+    same = await head.transfer_store.stage(1, head.transfer_store.of_version(1), "share")
+    other = await head.transfer_store.stage(1, head.weights(2), "copy")
     assert first is same
     assert other.manifest.digest != first.manifest.digest
 
@@ -218,9 +218,9 @@ async def test_what_a_killed_engine_left_goes_with_the_next_start(
 async def test_a_server_that_dies_comes_back_and_the_host_tells_it(
     head: Head, network: Network, tmp_path: Path
 ) -> None:
-    await head.depot.open(0, None)
+    await head.transfer_store.open(0, None)
     async with hosting(tmp_path, network) as host:
-        await host.find_model(await head.depot.source())
+        await host.find_model(await head.transfer_store.source())
         url = await host.start(0, None)
         pid = cast(StubEngine, host._engine).server.pid
         assert pid is not None

@@ -15,9 +15,9 @@ from clawrl_gym.cluster.placement import EngineNeeds
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.policy.adapters import Adapter
-from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine import EngineSetup
 from clawrl_gym.policy.engine_host import EngineHost
+from clawrl_gym.policy.transfer_store import TransferStore
 from clawrl_gym.run import engines
 from clawrl_gym.run.engines import ClusterEngines, RemoteEngine
 from tests.stub_engine import StubEngine, digest
@@ -100,7 +100,7 @@ class NearProcess:
 class Rig:
     """One engine and the machine of its driver."""
 
-    def __init__(self, folder: Path, silent_s: float = 30.0, **config: object) -> None:
+    def __init__(self, folder: Path, unresponsive_s: float = 30.0, **config: object) -> None:
         self.network = network = Network()
         self._folder = folder
         self.node = Node(folder / "node", network)
@@ -111,18 +111,18 @@ class Rig:
         self.phases: list[str] = []
         self.nodes: list[str] = []
         self.held = self.asked = 0
-        self._depot = Depot(model, str(model), folder / "depot", network.put)
+        self._transfer_store = TransferStore(model, str(model), folder / "depot", network.put)
         self.engine = RemoteEngine(
             PolicyConfig.model_validate(config),
             self._needs,
-            self._depot,
+            self._transfer_store,
             folder / "logs" / "vllm.log",
             self.phases.append,
             self._hold,
             spawn=self.node.spawn,
             on_node=self.nodes.append,
             admit=self._admit,
-            silent_s=silent_s,
+            unresponsive_s=unresponsive_s,
             refused_pause_s=0.01,
         )
         self.other_versions: set[str] = set()
@@ -131,7 +131,7 @@ class Rig:
     def engines(self) -> ClusterEngines:
         """As a run makes them."""
         return ClusterEngines(
-            PolicyConfig(), self._depot, self._needs,
+            PolicyConfig(), self._transfer_store, self._needs,
             spawn=self.node.spawn, admit=self._admit,
         )  # fmt: skip
 
@@ -322,7 +322,7 @@ async def test_where_every_node_has_another_version_the_reason_is_said(
 async def test_a_silent_one_is_not_waited_for_and_catches_up_when_it_is_heard_again(
     tmp_path: Path,
 ) -> None:
-    rig = Rig(tmp_path, silent_s=0.5)
+    rig = Rig(tmp_path, unresponsive_s=0.5)
     closed: list[bool] = []
 
     async def close() -> None:

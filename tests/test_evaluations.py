@@ -204,7 +204,7 @@ def test_of_a_server_elsewhere_nothing_of_the_own_engine_decides() -> None:
     assert list(elsewhere.differences(at_b)) == []
     assert elsewhere.moves(elsewhere) is None
     assert elsewhere.moves(at_b) == (
-        "endpoint.base_url was http://a/v1, is http://b/v1: taken for the same server"
+        "endpoint.base_url was http://a/v1, is http://b/v1: treated as the same server"
     )
 
 

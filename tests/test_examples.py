@@ -115,7 +115,7 @@ def test_the_algorithm_gives_each_token_its_own_advantage() -> None:
         ]
         for _ in episodes
     ]
-    samples = EarlyTokens(EarlyTokens.Options(decay=0.5)).stamp(group, segments_G)
+    samples = EarlyTokens(EarlyTokens.Options(decay=0.5)).make_samples(group, segments_G)
     assert [sample.advantages_T for sample in samples] == [[0.0, 0.5, 0.25], [0.0, -0.5, -0.25]]
 
 

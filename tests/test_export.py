@@ -230,7 +230,7 @@ def test_ctrl_c_leaves_the_place_as_it_was(
     out = cg.export_run(run, tmp_path / "out", step=10).folder
     monkeypatch.setattr(shutil, "copyfile", interrupted)
     assert main([str(run), str(out), "--force"]) == 130
-    assert capsys.readouterr().err == f"stopped: {out} is as it was\n"
+    assert capsys.readouterr().err == f"stopped: {out} is unchanged\n"
     assert "after update 10" in (out / "README.md").read_text()
     assert not list(tmp_path.rglob(".*.partial"))
 

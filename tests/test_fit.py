@@ -14,10 +14,10 @@ import clawrl_gym as cg
 from clawrl_gym.config import AdapterConfig, LearnerConfig, RunConfig, TrainerConfig
 from clawrl_gym.doctor import main
 from clawrl_gym.policy.shape import ModelShape, shape_of_config, shape_of_folder, shape_of_hub_model
-from clawrl_gym.preflight.cards import CardPlan, memory_lines, plan_card, words
+from clawrl_gym.preflight.gpu_fit import GpuFit, fit_gpu, memory_lines, words
 from clawrl_gym.preflight.model_plan import ModelPlan, look_at_model, notes_of
-from clawrl_gym.preflight.needs import LEARNER_ON_GPU_GIB, needs_of
 from clawrl_gym.preflight.problems import Problems
+from clawrl_gym.preflight.requirements import LEARNER_ON_GPU_GIB, requirements_of
 from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.trainers import nf4
@@ -45,9 +45,9 @@ def shape_of(config: RunConfig) -> ModelShape:
     return shape
 
 
-def composed(*arguments: str, card_gib: float = 24) -> CardPlan:
+def composed(*arguments: str, card_gib: float = 24) -> GpuFit:
     config = load_config(list(arguments))
-    return plan_card(config, shape_of(config), card_gib)
+    return fit_gpu(config, shape_of(config), card_gib)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -131,14 +131,14 @@ def test_larger_presets_with_an_adapter_fit_48_gb_as_composed(preset: str) -> No
 
 def test_the_learner_of_4b_beside_bfloat16_weights_takes_14_gb() -> None:
     config = load_config(["policy=qwen3_4b", "learner=lora", "learner.base=served"])
-    learner = needs_of(config, shape_of(config), "cuda").learner
+    learner = requirements_of(config, shape_of(config), "cuda").learner
     assert learner.total + LEARNER_ON_GPU_GIB <= 14
 
 
 def test_where_a_step_takes_memory_of_its_own_it_is_said() -> None:
     config = load_config(["policy=qwen3_0_6b", "learner.moment_bits=8"])
     (_, on_cpu), (_, on_gpu) = (
-        memory_lines(needs_of(config, shape_of(config), device)) for device in ("cpu", "cuda")
+        memory_lines(requirements_of(config, shape_of(config), device)) for device in ("cpu", "cuda")
     )
     assert "when it steps, 2.90" in on_cpu
     assert "when it steps" not in on_gpu
@@ -157,7 +157,7 @@ def test_what_does_not_fit_comes_with_settings_that_do() -> None:
             *words(plan.settings).split(),
         ]
     )
-    again = plan_card(config, shape_of(config), 24)
+    again = fit_gpu(config, shape_of(config), 24)
     assert (again.fits, again.settings) == (True, {})
     assert not composed("policy=qwen3_8b", "learner=lora", card_gib=16).fits
     full = composed("policy=qwen3_4b", card_gib=48)
@@ -208,7 +208,7 @@ def test_an_adapter_s_optimizer_is_not_offloaded() -> None:
 def test_where_a_full_pack_does_not_fit_it_is_said_what_to_set() -> None:
     config = load_config(["policy=qwen3_4b", "learner=lora", "learner.base=served"])
     shape = shape_of(config)
-    here = ModelPlan("cuda", None, shape, needs_of(config, shape, "cuda"), 24.0)
+    here = ModelPlan("cuda", None, shape, requirements_of(config, shape, "cuda"), 24.0)
     (settings, first, second) = notes_of(config, here)
     assert settings.startswith("settings: conf/size/4b.yaml and conf/tuned/4b_lora.yaml, for")
     assert "set learner.base=nf4" in first

@@ -186,7 +186,7 @@ class OwnVersions:
     def kept_versions(self) -> list[int]:
         return [0, 3]
 
-    async def return_to(self, version: int) -> int:
+    async def rollback(self, version: int) -> int:
         if version not in self.kept_versions():
             raise ConfigError(f"got version {version}, expected one of 0, 3")
         return 9
@@ -200,7 +200,7 @@ class UserVersions:
             raise ConfigError(f"there is no user {user!r}")
         return [0, 3]
 
-    async def return_to(self, version: int, user: str) -> int:
+    async def rollback(self, version: int, user: str) -> int:
         if version not in self.kept_versions(user):
             raise ConfigError(f"got version {version}, expected one of 0, 3")
         return 9

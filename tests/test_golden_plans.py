@@ -33,11 +33,11 @@ from clawrl_gym.policy.shape import HUB_MODELS, ModelShape, shape_of_config, sha
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.policy.vllm import launch
 from clawrl_gym.policy.vllm.process import PARENT_VARIABLE
-from clawrl_gym.preflight.cards import CARDS_GIB, as_fields, card_lines
 from clawrl_gym.preflight.dry_run import plan_lines
+from clawrl_gym.preflight.gpu_fit import GPUS_GIB, as_fields, gpu_fit_lines
 from clawrl_gym.preflight.model_plan import ModelPlan, shape_of
-from clawrl_gym.preflight.needs import Needs, memory_problems, needs_of
 from clawrl_gym.preflight.preflight import Preflight
+from clawrl_gym.preflight.requirements import Requirements, memory_problems, requirements_of
 from clawrl_gym.run_folder.folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden" / "plans.json"
@@ -96,15 +96,15 @@ def _plan(config: Config) -> dict[str, Any]:
     shape = shape_of(config.policy.model)
     told: dict[str, Any] = {"composed": list(_composed(config))}
     for device in ("cpu", "cuda"):
-        needs = needs_of(config, shape, device)
+        needs = requirements_of(config, shape, device)
         told[f"needs on {device}"] = _line(asdict(needs))
         told[f"dry run on {device}"] = list(_dry_run(config, device, shape, needs))
-    told["needs with users"] = _line(asdict(needs_of(config, shape, "cuda", users=3)))
+    told["needs with users"] = _line(asdict(requirements_of(config, shape, "cuda", users=3)))
     told["refused"] = list(memory_problems(needs, config.policy, 1.0, 6.0))
     if isinstance(config, CommandConfig):
-        cards = {f"{size} GB": float(size) for size in CARDS_GIB}
+        cards = {f"{size} GB": float(size) for size in GPUS_GIB}
         fields = as_fields(config, shape, cards)
-        told["cards"] = [*card_lines(config, shape, cards), _line(fields["cards"])]
+        told["cards"] = [*gpu_fit_lines(config, shape, cards), _line(fields["cards"])]
     return told
 
 
@@ -146,7 +146,7 @@ def commands() -> dict[str, list[str]]:
     return told
 
 
-def _dry_run(config: Config, device: Device, shape: ModelShape, needs: Needs) -> Iterator[str]:
+def _dry_run(config: Config, device: Device, shape: ModelShape, needs: Requirements) -> Iterator[str]:
     folder = None if device == "cuda" else Path("/models/somewhere")
     heldout = [] if isinstance(config, ServeConfig) else [_task(number) for number in range(40)]
     model = ModelPlan(device, folder, shape, needs)

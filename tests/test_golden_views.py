@@ -112,7 +112,7 @@ def panels() -> dict[str, list[str]]:
 
 def pages(folder: Path) -> dict[str, dict[str, str]]:
     """The pages and pictures of runs below `folder`, by name: a digest of every piece."""
-    run = make_run(folder / "train", steps=12, stop_at=10, lessons=True)
+    run = make_run(folder / "train", steps=12, stop_at=10, distilled=True)
     config = BenchConfig(experiment=("first", "second"))
     write_page(folder / "bench.html", config, _RESULTS, tables_of(_RESULTS, 0.8), START)
     write_curve_svg(run, folder / "curve.svg")

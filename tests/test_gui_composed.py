@@ -289,8 +289,8 @@ def test_any_order_of_what_is_independent_is_accepted(env: GuiEnv) -> None:
 def _played_end(plan: Plan) -> object:
     from clawrl_gym.envs.gui.composed.plan import played
 
-    deeds = [deed for part in plan.parts for deed in part.deeds]
-    return plan.settled(played(plan.start, deeds))
+    actions = [action for part in plan.parts for action in part.actions]
+    return plan.settled(played(plan.start, actions))
 
 
 def test_what_is_new_may_be_made_in_either_order(env: GuiEnv) -> None:

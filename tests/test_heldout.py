@@ -91,7 +91,7 @@ class Bench:
         self.timeline, self.logged = Timeline(), Logged()
         self.rows: list[dict[str, float]] = []
         self.reported: list[tuple[int, range]] = []
-        parts: Any = SimpleNamespace(
+        services: Any = SimpleNamespace(
             policy=self.policy,
             timeline=self.timeline,
             metrics=SimpleNamespace(history=self.rows, log=self.logged.log),
@@ -105,7 +105,7 @@ class Bench:
             Mixture({"": TaskSampler({"train": ["t"], "heldout": ids}, 0)}),
             elsewhere,
             environments,
-            parts,
+            services,
             view,
             self._report,
             RewardFloors(),

@@ -18,13 +18,13 @@ from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.preflight.adapters import serving_problems
 from clawrl_gym.preflight.learner_demands import unmet_by_learner, unseen_by_learner
-from clawrl_gym.preflight.needs import learns
+from clawrl_gym.preflight.requirements import learns
 from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.objectives import objectives
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from tests.distill_samples import draw_ids, one_turn, two_turns
 from tests.http_learner import Host, HttpLearner, serve
-from tests.lessons import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import write_tiny_qwen3
 
 PATH = "tests.http_learner:HttpLearner"
@@ -91,7 +91,7 @@ def batch(seed: int) -> list[Sample]:
 def figures(stats: StepStats) -> tuple[dict[str, float], int, list[object]]:
     """All but times."""
     metrics = {name: v for name, v in stats.metrics.items() if not name.endswith("tokens_per_s")}
-    return metrics, stats.tokens, list(stats.taught)
+    return metrics, stats.tokens, list(stats.distilled_turns)
 
 
 def same_files(one: Path, other: Path) -> bool:

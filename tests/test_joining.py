@@ -64,7 +64,7 @@ def test_nobody_at_the_address_and_no_token_are_both_said(
         ({"error": "RpcError: Unauthenticated: InvalidAuthToken"}, "refused this token"),
         ({"error": "no answer within 15 s"}, "no head of a Ray cluster, or one of another version"),
         ({"address": "h:1", "members": [], "is_open": True}, "asks for no token"),
-        ({"address": "h:1", "members": [], "is_open": False}, "no node of the cluster at h:1"),
+        ({"address": "h:1", "members": [], "is_open": False}, "not a node of the cluster at h:1"),
     ],
 )
 def test_what_a_cluster_answers_becomes_a_line(
@@ -131,12 +131,12 @@ def test_task_files_travel_and_what_is_shipped_does_not(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "generated").mkdir()
     (tmp_path / "tasks.jsonl").write_text('{"a": 1}\n')
-    assert not admission.parcels_of(ToolCallEnvConfig(tasks="generated"))
-    assert not admission.parcels_of(ToolCallEnvConfig(tasks="nothing/there"))
+    assert not admission.archives_of(ToolCallEnvConfig(tasks="generated"))
+    assert not admission.archives_of(ToolCallEnvConfig(tasks="nothing/there"))
     env = GymEnvConfig(target="tests.fakes:Nothing")
-    assert not admission.parcels_of(env)
-    parcels = admission.parcels_of(ToolCallEnvConfig(tasks="tasks.jsonl"))
-    assert [(key, parcel.name) for key, parcel in parcels.items()] == [("tasks", "tasks.jsonl")]
+    assert not admission.archives_of(env)
+    archives = admission.archives_of(ToolCallEnvConfig(tasks="tasks.jsonl"))
+    assert [(key, archive.name) for key, archive in archives.items()] == [("tasks", "tasks.jsonl")]
 
 
 def test_modules_of_a_folder_travel_with_their_neighbours(

@@ -115,8 +115,8 @@ def test_a_pointless_success_after_a_complaint_is_worth_a_tenth_of_praise() -> N
         """Of the turn after a complaint."""
         binary = Binary()
         complaint = judged(user("No, that is wrong."))
-        binary.stamp(group(), [[segment(0)]], [{0: complaint}])
-        (sample,) = binary.stamp(group(), [[segment(0)]], [{0: judged(*next_state)}])
+        binary.make_samples(group(), [[segment(0)]], [{0: complaint}])
+        (sample,) = binary.make_samples(group(), [[segment(0)]], [{0: judged(*next_state)}])
         return max(sample.advantages_T)
 
     def judged(*next_state: Message) -> Verdict:

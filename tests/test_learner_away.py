@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.core.shipment import manifest_of, receive, send
+from clawrl_gym.core.transfer import manifest_of, receive, send
 from clawrl_gym.core.types import Sample
 from clawrl_gym.core.whole_folder import begin_folder, end_folder
 from clawrl_gym.policy.model_source import ModelSource, source_of

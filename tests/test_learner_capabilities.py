@@ -11,7 +11,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import LEARNERS
 from clawrl_gym.preflight.adapters import served_adapter, serving_problems
 from clawrl_gym.preflight.learner_demands import unmet_by_learner, unseen_by_learner
-from clawrl_gym.preflight.needs import learns
+from clawrl_gym.preflight.requirements import learns
 from clawrl_gym.trainers.capabilities import LearnerCapabilities, capabilities_of
 from clawrl_gym.trainers.guard import Review, guard_of
 from clawrl_gym.trainers.sample_batch import SampleBatch

@@ -18,7 +18,7 @@ from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.objectives import objectives
 from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.simulated import SimulatedLearner
-from tests.lessons import draw_ids, one_turn, two_turns
+from tests.distill_samples import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import VOCAB, make_samples, write_tiny_qwen3
 from tests.tiny_models import make_random_model
 
@@ -68,7 +68,7 @@ def most_likely(learner: Learner, prompt: list[int]) -> int:
     return int(learner.model.look(pack, 1, VOCAB).best_ids_MK[0, 0])
 
 
-def lesson_on(model_dir: str, below: bool) -> Sample:
+def sample_with_hint(model_dir: str, below: bool) -> Sample:
     """One token: the student's favourite, which the teacher would not say, or the reverse."""
     learner = make_learner(model_dir)
     for seed in range(100):
@@ -99,7 +99,7 @@ def test_a_token_that_the_teacher_finds_less_likely_gets_less_likely(
         model_dir, algorithm, 1e-4 if adapter is None else 1e-3, 1.0, adapter,
         distillation=distillation,
     )  # fmt: skip
-    sample = lesson_on(model_dir, below)
+    sample = sample_with_hint(model_dir, below)
     before = logprobs(learner, sample)[0]
     metrics = learner.step([sample], 0).metrics
     moved = logprobs(learner, sample)[0] - before
@@ -148,7 +148,7 @@ def test_the_terms_of_a_configuration() -> None:
 
 
 def test_a_sample_to_distil_is_refused_where_no_teacher_is(model_dir: str) -> None:
-    """S1 again: a lesson is never left out in silence."""
+    """S1 again: a distillation target is never left out in silence."""
     learner = make_learner(model_dir, "grpo")
     with pytest.raises(TrainerError, match="algorithm=grpo"):
         learner.step([one_turn(REPLY, (PROMPT,))], 0)
@@ -159,7 +159,8 @@ def test_a_sample_to_distil_is_refused_where_no_teacher_is(model_dir: str) -> No
 def test_hybrid_takes_samples_of_all_kinds_in_one_batch(
     model_dir: str, distillation: dict[str, object], minibatches: int
 ) -> None:
-    """Reward and hint, hint only, reward only, several turns, and a lesson that is too long."""
+    """Reward and hint, hint only, reward only, several turns, and a distillation target that is too
+    long."""
     learner = make_learner(
         model_dir, "hybrid", distillation=distillation, minibatches=minibatches, kl_coef=0.01
     )
@@ -180,11 +181,12 @@ def test_hybrid_takes_samples_of_all_kinds_in_one_batch(
     assert metrics["teacher/too_long"] == 1.0
     assert metrics["learner/sampled_tokens"] == tokens
     assert all(math.isfinite(value) for value in metrics.values())
-    assert sorted({taught.sample_id for taught in stats.taught}) == [1, 2, 4]
+    assert sorted({taught.sample_id for taught in stats.distilled_turns}) == [1, 2, 4]
 
 
 def test_a_reward_only_sample_gets_nothing_from_the_teacher(model_dir: str) -> None:
-    """Noise between engine and learner is no lesson: without a hint the term is 0, not small."""
+    """Noise between engine and learner is no distillation target: without a hint the term is 0, not
+    small."""
     rewarded = one_turn(REPLY, advantage=0.5)
     learners = [make_learner(model_dir, name) for name in ("hybrid", "binary")]
     for learner in learners:
@@ -197,7 +199,7 @@ def test_a_weight_of_zero_and_a_lesson_left_out_change_no_other_gradient(model_d
     """The tokens stay in the count that the loss is a mean over."""
     taught = one_turn(REPLY, (draw_ids(9, 3),))
     silent = one_turn(REPLY[:5], (draw_ids(600, 5),))
-    plain = replace(silent, distill_T=[], lessons=())
+    plain = replace(silent, distill_T=[], distill_targets=())
     learners = [make_learner(model_dir) for _ in range(2)]
     losses = [
         learner.step([taught, extra], 0).metrics["learner/loss"]
@@ -218,11 +220,11 @@ def test_an_empty_hint_teaches_nothing(
     stats = learner.step([two_turns(id=1, same=True), one_turn(REPLY, (PROMPT,))], 0)
     assert stats.metrics["teacher/gap_abs"] < 1e-5
     assert stats.metrics["learner/grad_norm"] < 1e-3
-    assert max(abs(gap) for taught in stats.taught for gap in taught.gaps_T) < 2e-5
+    assert max(abs(gap) for taught in stats.distilled_turns for gap in taught.gaps_T) < 2e-5
 
 
 def test_a_gap_is_reported_and_its_cut_counted(model_dir: str) -> None:
-    sample = lesson_on(model_dir, below=True)
+    sample = sample_with_hint(model_dir, below=True)
     for clip, share in ((0.5, 1.0), (50.0, 0.0)):
         learner = make_learner(model_dir, distillation={"gap_clip": clip})
         metrics = learner.step([sample], 0).metrics
@@ -304,8 +306,8 @@ def test_taught_turns_are_a_few_stored_ones_with_their_gaps(model_dir: str) -> N
         for one, other in zip(batch, hinted, strict=True)
     ]
     stats = learner.step(batch, 0)
-    assert len(stats.taught) == 4
-    for taught in stats.taught:
+    assert len(stats.distilled_turns) == 4
+    for taught in stats.distilled_turns:
         assert taught.ids_T == REPLY[: 3 + taught.sample_id]
         assert taught.turn_id == taught.sample_id
         assert taught.prompt == 0

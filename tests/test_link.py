@@ -125,7 +125,7 @@ async def test_a_gateway_that_is_full_says_so_to_each_request(tmp_path: Path) ->
         full = [answer for answer in answers if isinstance(answer, PolicyError)]
         assert len(full) == 3
         assert "answered 503" in str(full[0])
-        assert "2 requests are inside already" in str(full[0])
+        assert "2 requests are in progress already" in str(full[0])
         assert bench.gateway.stats.answers[CHAT, 503] == 3
 
 

@@ -695,7 +695,7 @@ async def test_a_verdict_with_a_hint_makes_a_lesson_whatever_its_value(
         (sample,) = await live.batch()
     assert sample.distill_T == [0.0, 0.0, 0.0, 1.0, 1.0]
     assert sample.advantages_T[-1] == float(value or 0)
-    assert "plan my day!Be brief." in decode(sample.lessons[0].prompts[0])
+    assert "plan my day!Be brief." in decode(sample.distill_targets[0].prompts[0])
     assert await store.judged_without_sample() == []
 
 
@@ -726,7 +726,7 @@ async def test_a_persons_correction_is_a_hint(store: Store) -> None:
         turn = await stored(store, a_turn())
         await live.judged(turn, -1, "feedback", detail={"text": "Only the morning, please."})
         (sample,) = await live.batch()
-    read = decode(sample.lessons[0].prompts[0])
+    read = decode(sample.distill_targets[0].prompts[0])
     assert "!The user said: Only the morning, please." in read
 
 
@@ -795,7 +795,7 @@ async def test_a_reward_goes_on_without_its_hint(store: Store) -> None:
     async with collecting(store, algorithm=hybrid(), policy=policy) as live:
         await live.judged(await stored(store, a_turn(), user("?")), -1, "model", detail=HINT)
         (sample,) = await live.batch()
-        assert (sample.advantages_T[-1], sample.lessons) == (-1.0, ())
+        assert (sample.advantages_T[-1], sample.distill_targets) == (-1.0, ())
 
 
 async def test_a_waiting_lesson_survives_a_restart(store: Store) -> None:
@@ -803,4 +803,4 @@ async def test_a_waiting_lesson_survives_a_restart(store: Store) -> None:
         await live.judged(await stored(store, a_turn(), user("?")), None, "model", detail=HINT)
     async with collecting(store, restore=True, algorithm=Opd()) as live:
         (sample,) = await live.batch()
-        assert (sample.distill_T[-1], len(sample.lessons)) == (1.0, 1)
+        assert (sample.distill_T[-1], len(sample.distill_targets)) == (1.0, 1)

@@ -175,7 +175,7 @@ async def test_an_earlier_version_that_is_refused_leaves_learner_and_service_as_
         await serving.update()
         serving.refused.add(3)
         with pytest.raises(ConfigError, match="version 1 cannot come back: it has not arrived"):
-            await serving.loop.return_to(1)
+            await serving.loop.rollback(1)
         assert serving.learner.calls[-1] == "restart 000002"
         serving.refused.clear()
         assert (await serving.update()).version == 3
@@ -387,7 +387,7 @@ async def test_weights_of_an_earlier_version_come_back_as_the_next_one(tmp_path:
         await serving.update()
         (tmp_path / "c" / "000001" / "weights").write_text("of version 1")
         await serving.update()
-        served_as = await serving.loop.return_to(1)
+        served_as = await serving.loop.rollback(1)
         back = await serving.updates.get()
         assert served_as == back.version == 3
         assert (back.batch.groups, back.batch.samples, back.stats) == (0, [], None)
@@ -407,7 +407,7 @@ async def test_the_way_back_waits_for_one_update_at_most(tmp_path: Path) -> None
         await serving.update()
         for _ in range(50):
             serving.batches.put_nowait(Batch(0, 1, [sample()], 1))
-        assert await serving.loop.return_to(1) <= 4
+        assert await serving.loop.rollback(1) <= 4
         while (await serving.updates.get()).version < 52:
             pass
 
@@ -417,7 +417,7 @@ async def test_who_wants_to_go_back_as_a_batch_comes_does_so_after_it(tmp_path: 
         await serving.update()
         await until(lambda: serving.asked == 2)
         serving.batches.put_nowait(Batch(0, 1, [sample()], 1))
-        assert await serving.loop.return_to(1) == 3
+        assert await serving.loop.rollback(1) == 3
         assert [(await serving.updates.get()).batch.groups for _ in range(2)] == [1, 0]
 
 
@@ -425,17 +425,17 @@ async def test_who_waits_to_go_back_when_the_run_ends_is_told(tmp_path: Path) ->
     async with Serving(tmp_path, FakeLearner([])) as serving:
         await serving.update()
         serving.batches.put_nowait(Batch(0, 1, [sample()], 1))
-        wishes = [asyncio.create_task(serving.loop.return_to(1)) for _ in range(2)]
+        requests = [asyncio.create_task(serving.loop.rollback(1)) for _ in range(2)]
         await asyncio.sleep(0)
         serving.stop()
-        ended = await asyncio.gather(*wishes, return_exceptions=True)
+        ended = await asyncio.gather(*requests, return_exceptions=True)
     assert [(type(error), str(error)) for error in ended] == [(TrainerError, "the run ended")] * 2
 
 
 async def test_what_a_run_began_with_comes_back(tmp_path: Path) -> None:
     async with Serving(tmp_path, FakeLearner([])) as serving:
         await serving.update()
-        assert await serving.loop.return_to(0) == 2
+        assert await serving.loop.rollback(0) == 2
         assert serving.learner.calls[-2:] == ["reset", "checkpoint 000002"]
 
 
@@ -443,7 +443,7 @@ async def test_a_version_that_is_not_kept_is_refused_and_serving_goes_on(tmp_pat
     async with Serving(tmp_path, FakeLearner([])) as serving:
         await serving.update()
         with pytest.raises(ConfigError, match="got version 7, expected one that is kept: 0, 1"):
-            await serving.loop.return_to(7)
+            await serving.loop.rollback(7)
         assert (await serving.update()).version == 2
 
 
@@ -456,7 +456,7 @@ async def test_a_version_that_cannot_be_read_leaves_the_learner_as_it_was(tmp_pa
         await serving.update()
         await serving.update()
         with pytest.raises(ConfigError, match="version 1 cannot come back: its file is broken"):
-            await serving.loop.return_to(1)
+            await serving.loop.rollback(1)
         assert serving.learner.calls[-1] == "restart 000002"
         assert (await serving.update()).version == 3
 
@@ -465,7 +465,7 @@ async def test_a_learner_that_dies_on_its_way_back_is_started_again_there(tmp_pa
     async with Serving(tmp_path, FakeLearner(["load 000001"])) as serving:
         await serving.update()
         await serving.update()
-        assert await serving.loop.return_to(1) == 3
+        assert await serving.loop.rollback(1) == 3
         assert serving.learner.calls[-1] == "restart 000001"
 
 
@@ -476,7 +476,7 @@ async def test_a_learner_that_dies_as_an_earlier_version_is_published_loads_it_a
         await serving.update()
         await serving.update()
         serving.dies_in = {3}
-        assert await serving.loop.return_to(1) == 3
+        assert await serving.loop.rollback(1) == 3
         assert serving.published == [1, 2, 3, 3]
         assert serving.learner.calls[-2:] == ["load 000001", "restart 000001"]
         assert (await serving.updates.get()).version == 3
@@ -489,7 +489,7 @@ async def test_what_has_no_checkpoint_gets_one_before_the_way_back(tmp_path: Pat
         (tmp_path / "c" / "000002").rmdir()
         serving.refused = {3}
         with pytest.raises(ConfigError, match="version 1 cannot come back"):
-            await serving.loop.return_to(1)
+            await serving.loop.rollback(1)
         wanted = ["checkpoint 000002", "load 000001", "restart 000002"]
         assert serving.learner.calls[-3:] == wanted
         serving.refused = set()

@@ -150,7 +150,7 @@ def our_results(
         ]
         for completion in COMPLETIONS
     ]
-    samples = Grpo(normalize_std).stamp(Group(0, task, episodes, 0), segments)
+    samples = Grpo(normalize_std).make_samples(Group(0, task, episodes, 0), segments)
     (pack,) = make_packs(samples, 1024)
     model = PackedModel(model_dir, "cpu", temperature=0.8)
     lp = model.score(pack).logprobs_M

@@ -133,7 +133,7 @@ def test_an_idle_worker_is_not_ended_for_room_that_nobody_needs(
 def test_a_worker_makes_leaking_environments_anew_and_says_so(process: ProcessPoolExecutor) -> None:
     notices, made = process.submit(notices_of, "Leaks", True).result(120)
     assert [notice is None for notice in notices] == [True, True, False, True, True, False]
-    assert "its environments are made anew" in (notices[2] or "")
+    assert "its environments are recreated" in (notices[2] or "")
     assert made == 2
 
 
@@ -145,6 +145,6 @@ def test_a_leak_that_new_environments_do_not_free_asks_for_more(
     process: ProcessPoolExecutor, replaceable: bool, words: str
 ) -> None:
     notices, _ = process.submit(notices_of, "LeaksForEver", replaceable).result(120)
-    assert "its environments are made anew" in (notices[2] or "")
+    assert "its environments are recreated" in (notices[2] or "")
     assert f"new environments freed nothing: {words}" in (notices[4] or "")
     assert (notices[5] == "retired") is replaceable

@@ -254,7 +254,7 @@ def test_a_baseline_is_of_one_environment() -> None:
     algorithm = Binary(0.5)
 
     def advantage(env: str, reward: int) -> Any:
-        return algorithm.terms(group(env), [[segment]], [{0: verdict(reward)}], [{}])[0][
+        return algorithm.weights(group(env), [[segment]], [{0: verdict(reward)}], [{}])[0][
             0
         ].advantage
 

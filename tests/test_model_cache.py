@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core.errors import ShipmentError
-from clawrl_gym.core.shipment import Manifest, manifest_of, send
+from clawrl_gym.core.errors import TransferError
+from clawrl_gym.core.transfer import Manifest, manifest_of, send
 from clawrl_gym.policy.model_cache import ModelCache
 
 
@@ -69,7 +69,7 @@ def test_a_model_that_lost_a_part_is_fetched_again(head: Head, root: Path) -> No
 
 def test_a_model_that_breaks_on_its_way_can_be_fetched_again(head: Head, root: Path) -> None:
     model = head.model("a")
-    with pytest.raises(ShipmentError, match="not what was sent"):
+    with pytest.raises(TransferError, match="not what was sent"):
         ModelCache(root).take(send(model, head.put), lambda handle: b"b" * 100)
     assert not [path for path in root.iterdir() if path.is_dir()]
     ModelCache(root).take(send(model, head.put), head.fetch).close()

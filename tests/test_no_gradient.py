@@ -15,7 +15,7 @@ from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason,
 from clawrl_gym.dialogue.merging import Segment
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import Algorithm
-from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
+from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, has_signal
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.hybrid import Hybrid
@@ -215,8 +215,8 @@ def test_why_a_group_teaches_nothing(case: str) -> None:
     played = replace(played, episodes_G=episodes)
     segments_G = [[segment(known=known)] for _ in rewards]
     verdicts_G = [{0: judged} if judged else {} for _ in rewards]
-    samples = algorithm.stamp(played, segments_G, verdicts_G)
-    assert not any(map(teaches, samples))
+    samples = algorithm.make_samples(played, segments_G, verdicts_G)
+    assert not any(map(has_signal, samples))
     assert idle_cause(played, segments_G, verdicts_G, samples, algorithm) == cause
 
 

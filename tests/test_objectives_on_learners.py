@@ -19,7 +19,7 @@ from clawrl_gym.core.types import Sample
 from clawrl_gym.policy.adapter_files import BEFORE_NAMES
 from clawrl_gym.trainers import adapter, nf4
 from clawrl_gym.trainers.learner import Learner
-from tests.lessons import draw_ids, one_turn, two_turns
+from tests.distill_samples import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import write_tiny_qwen3
 
 RANK, ALPHA, TEMPERATURE, DECAY, K = 4, 8, 0.8, 0.6, 5
@@ -103,7 +103,8 @@ def make_learner(model_dir: str, learner: str, objective: str, **more: object) -
 
 
 def batch(algorithm: str, seed: int) -> list[Sample]:
-    """Rewards where the algorithm has them, lessons where it follows them; both in one sample."""
+    """Rewards where the algorithm has them, distillation targets where it follows them; both in one
+    sample."""
     hint, reply = (draw_ids(9, 100 + seed),), draw_ids(11, seed)
     rewarded = [
         one_turn(draw_ids(6 + n, 10 * seed + n), advantage=advantage)
@@ -220,9 +221,9 @@ def _pushed(config: TrainerConfig, lp: Tensor, old: Tensor, mu: float, advantage
 
 @torch.no_grad()
 def _taught(sample: Sample, at: int, teacher: Any) -> Tensor:
-    lesson = next(one for one in sample.lessons if one.start <= at < one.start + one.length)
-    (prompt,) = lesson.prompts
-    ids = [*prompt, *sample.ids_T[lesson.start : at]]
+    target = next(one for one in sample.distill_targets if one.start <= at < one.start + one.length)
+    (prompt,) = target.prompts
+    ids = [*prompt, *sample.ids_T[target.start : at]]
     return distributions(teacher, ids)[-1]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import TIMELINE_FILE, Metrics, Timeline, judged_shares
-from clawrl_gym.core.types import Episode, StepStats, StopReason, TaskRef, Taught, Verdict
+from clawrl_gym.core.types import DistilledTurn, Episode, StepStats, StopReason, TaskRef, Verdict
 from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.run.counts import ServingCounts, TrainingCounts
@@ -46,15 +46,15 @@ class RecordingView:
     def step(self, step: int, values: dict[str, float]) -> None:
         self.steps.append(values)
 
-    def taught(self, reading: Any) -> None:
+    def distilled(self, reading: Any) -> None:
         self.readings.append(reading)
 
     def verdict(self, verdict: Verdict) -> None:
         self.verdicts.append(verdict)
 
 
-def update(version: int, taught: list[Taught] | None = None) -> Update:
-    stats = StepStats({"teacher/gap_mean": -0.5}, 10, 0.1, taught or [])
+def update(version: int, distilled_turns: list[DistilledTurn] | None = None) -> Update:
+    stats = StepStats({"teacher/gap_mean": -0.5}, 10, 0.1, distilled_turns or [])
     return Update(version, Batch(0, 1, [], 0), stats, 0.0, 0.0, None)
 
 
@@ -86,7 +86,7 @@ async def test_verdicts_are_counted_since_the_start_and_their_shares_since_the_l
     observer = Observer(metrics, TIMELINE, view, SERVED, counts, Words())
     await observer.update(update(1))
     counters["verdicts/abstained"] += 4
-    await observer.update(update(2, [Taught(1, None, 0, [97], [0.5])]))
+    await observer.update(update(2, [DistilledTurn(1, None, 0, [97], [0.5])]))
     await observer.update(update(3))
     first, second, third = view.steps
     assert first["verdicts/positive"] == second["verdicts/positive"] == 3
@@ -111,7 +111,7 @@ async def test_serving_counts_feedback_as_a_verdict_and_only_the_judges_own_in_i
     observer = Observer(metrics, TIMELINE, view, SERVED, counts, Words())
     observer.verdict(Verdict(1, "model", -1, -1.0, {"hints": ["Look first."]}, 0.0))
     observer.verdict(Verdict(1, "feedback", 1, 1.0, {}, 0.0))
-    await observer.update(update(1, [Taught(1, 1, 0, [97], [0.5])]))
+    await observer.update(update(1, [DistilledTurn(1, 1, 0, [97], [0.5])]))
     values = view.steps[0]
     assert (values["verdicts/positive"], values["verdicts/negative"]) == (1, 1)
     assert (values["verdicts/hints"], values["verdicts/votes"]) == (1, 3)

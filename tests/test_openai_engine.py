@@ -249,7 +249,7 @@ async def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Pa
             preflight_serving(serving(server, folder, "learn=true"))
         with pytest.raises(ConfigError, match=r"expected policy\.servers=1"):
             preflight_serving(serving(server, folder, "policy.servers=2"))
-    with pytest.raises(ConfigError, match=r"policy.options.base_url=.* where nobody answers"):
+    with pytest.raises(ConfigError, match=r"policy.options.base_url=.* where no server answers"):
         preflight_serving(config)
     nameless = cg.load_config(["policy.engine=openai", "learn=false", folder], "serve")
     with pytest.raises(ConfigError, match=r"policy\.options\.base_url: got nothing"):

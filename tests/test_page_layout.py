@@ -58,7 +58,7 @@ async def browser() -> AsyncIterator[Browser]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    run = make_run(folder / "run", steps=4, lessons=True)
+    run = make_run(folder / "run", steps=4, distilled=True)
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["policy"]["model"] = LONG
     config["judge"] |= {f"words_{index}": ["one", "another"] * 60 for index in range(40)}

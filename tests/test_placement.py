@@ -19,7 +19,7 @@ from clawrl_gym.policy.shape import shape_of_hub_model
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.policy.vllm.engine import VllmEngine
 from clawrl_gym.policy.vllm.server import PolicyServer
-from clawrl_gym.preflight.cards import CardPlan, card_lines, plan_card
+from clawrl_gym.preflight.gpu_fit import GpuFit, fit_gpu, gpu_fit_lines
 from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.trainers.actor import LearnerSetup
 
@@ -86,11 +86,11 @@ async def test_a_learner_sees_its_own_gpu_alone(tmp_path: Path) -> None:
     assert (tmp_path / "seen").read_text() == "7"
 
 
-def composed(*arguments: str, card_gib: float) -> CardPlan:
+def composed(*arguments: str, card_gib: float) -> GpuFit:
     config = load_config(list(arguments))
     shape = shape_of_hub_model(config.policy.model)
     assert shape is not None
-    return plan_card(config, shape, card_gib)
+    return fit_gpu(config, shape, card_gib)
 
 
 def test_what_one_card_cannot_hold_two_may() -> None:
@@ -116,5 +116,5 @@ def test_a_card_says_what_would_make_it_fit(
     config = load_config(["policy=qwen3_8b", *arguments])
     shape = shape_of_hub_model(config.policy.model)
     assert shape is not None
-    (line,) = card_lines(config, shape, {"card": card_gib})
+    (line,) = gpu_fit_lines(config, shape, {"card": card_gib})
     assert says in line

@@ -138,21 +138,21 @@ def test_an_algorithm_weighs_single_tokens_down_to_the_sample() -> None:
     config = configured("trainer=mine", "trainer.options.size=2").trainer
     assert objectives(config) == {POLICY_GRADIENT}
     algorithm = build_algorithm(config, 2)
-    (sample,) = algorithm.stamp(group(1.0), [[segment()]])
+    (sample,) = algorithm.make_samples(group(1.0), [[segment()]])
     assert sample.mask_T == [False, False, False, True, True, False, True, True]
     assert sample.advantages_T == [0, 0, 0, 0.0, 2.0, 0, 0.0, 2.0]
 
 
 def test_a_list_of_the_wrong_length_is_an_error_that_says_both() -> None:
-    from clawrl_gym.trainers.algorithm import Term, make_sample
+    from clawrl_gym.trainers.algorithm import TurnWeights, make_sample
     from tests.test_opd import READ, group, segment
 
     (episode,) = group(1.0).episodes_G
     with pytest.raises(TrainerError, match=r"gave 3 numbers as advantage of turn 1, .* 2 sam"):
-        make_sample(group(1.0), episode, segment(), {1: Term(advantage=[0.5] * 3)})
+        make_sample(group(1.0), episode, segment(), {1: TurnWeights(advantage=[0.5] * 3)})
     with pytest.raises(TrainerError, match="gave 1 numbers as distill of turn 1"):
-        make_sample(group(1.0), episode, segment(), {1: Term(distill=[0.5])}, READ)
-    sample = make_sample(group(1.0), episode, segment(), {1: Term(distill=[0.5, 0.25])}, READ)
+        make_sample(group(1.0), episode, segment(), {1: TurnWeights(distill=[0.5])}, READ)
+    sample = make_sample(group(1.0), episode, segment(), {1: TurnWeights(distill=[0.5, 0.25])}, READ)
     assert sample.distill_T[-2:] == [0.5, 0.25]
 
 

@@ -84,7 +84,7 @@ class Open(cg.Algorithm):
 
 class NoLuck(cg.Algorithm):
     def __init__(self): raise RuntimeError("no luck")
-    def terms(self, *parts): return []
+    def weights(self, *parts): return []
 
 class Agent:
     def __init__(self, size): pass
@@ -148,7 +148,7 @@ def configured(*overrides: str) -> RunConfig:
             r"'judge.options.largest'; did you mean",
         ),
         (["judge=chain", "judge.chain=[rule,wrong_seams:Nobody]"], r"has no 'Nobody'"),
-        (["trainer=wrong_seams:Open"], r"a class that leaves terms open"),
+        (["trainer=wrong_seams:Open"], r"a class that leaves weights open"),
         (["agent=wrong_seams:Agent"], r"constructor takes \(size\).*called with \(\)"),
         (["learner=wrong_seams:Learner"], r"takes \(\).*called with \(trainer, learner, model_dir"),
         (["env=wrong_seams:NoMake"], r"leaves make open"),
@@ -240,7 +240,7 @@ def test_entry_points_that_are_broken_or_given_twice_name_their_package(package:
 def test_a_group_that_a_command_has_not_is_told() -> None:
     from clawrl_gym.config import EvaluateConfig
 
-    with pytest.raises(ConfigError, match=r"got judge=, which evaluate has not.*agent, env"):
+    with pytest.raises(ConfigError, match=r"got judge=, which evaluate does not have.*agent, env"):
         compose("evaluate", ["judge=rule"], EvaluateConfig)
 
 
@@ -274,28 +274,28 @@ async def test_a_judge_that_gives_no_verdict_abstains(
 
 
 @pytest.mark.parametrize(
-    ("terms", "message"),
+    ("weights", "message"),
     [
-        ("None", r"got a NoneType of Mine.terms, expected a list of 1"),
-        ("[]", r"got a list of 0 of Mine.terms, expected a list of 1"),
-        ("[{1: 0.5}]", r"got \{1: 0.5\} as the terms.*expected a dict of Term"),
-        ("[{1: cg.Term(advantage=float('nan'))}]", r"as advantage of its turns, expected finite"),
-        ("1 // 0", r"Mine.terms: ZeroDivisionError"),
+        ("None", r"got a NoneType of Mine.weights, expected a list of 1"),
+        ("[]", r"got a list of 0 of Mine.weights, expected a list of 1"),
+        ("[{1: 0.5}]", r"got \{1: 0.5\} as the weights.*expected a dict of TurnWeights"),
+        ("[{1: cg.TurnWeights(advantage=float('nan'))}]", r"as advantage of its turns, expected finite"),
+        ("1 // 0", r"Mine.weights: ZeroDivisionError"),
     ],
 )
 def test_an_algorithm_that_gives_no_terms_is_an_error_of_the_trainer(
-    terms: str, message: str, package: Path
+    weights: str, message: str, package: Path
 ) -> None:
     from tests.test_opd import group, segment
 
-    (package / "mine_terms.py").write_text(
+    (package / "mine_weights.py").write_text(
         "import clawrl_gym as cg\nclass Mine(cg.Algorithm):\n"
-        f"    def terms(self, group, segments_G, verdicts_G, prompts_G): return {terms}\n"
+        f"    def weights(self, group, segments_G, verdicts_G, prompts_G): return {weights}\n"
     )
-    algorithm = build_algorithm(configured("trainer=mine_terms:Mine").trainer, 1)
+    algorithm = build_algorithm(configured("trainer=mine_weights:Mine").trainer, 1)
     with pytest.raises(TrainerError, match=message):
-        algorithm.stamp(group(1.0), [[segment()]])
-    sys.modules.pop("mine_terms", None)
+        algorithm.make_samples(group(1.0), [[segment()]])
+    sys.modules.pop("mine_weights", None)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_a_recipe_that_is_no_yaml_is_one_line(tmp_path: Path) -> None:
 
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "torn.yaml").write_text("x: [")
-    with pytest.raises(ConfigError, match=r"a recipe is no YAML.*torn.yaml") as refused:
+    with pytest.raises(ConfigError, match=r"a recipe is not valid YAML.*torn.yaml") as refused:
         configured("--config-dir", str(tmp_path), "experiment=torn")
     assert "\n" not in str(refused.value)
     (tmp_path / "config.yaml").write_text("x: [")

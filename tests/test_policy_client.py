@@ -90,11 +90,11 @@ async def test_a_chat_is_rendered_generated_and_read_in_one_request(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
     vllm.answers[REPLY] = says(whole([4, 5]))
-    reply = await client.generate_chat(CHAT, GREEDY, version=4, after=[1, 2, 3], request_id="r1")
+    reply = await client.generate_chat(CHAT, GREEDY, version=4, required_prefix=[1, 2, 3], request_id="r1")
     made = Generation([1, 2, 3, 4, 5], [10, 11, 2], [-0.5, None, -0.25], [4, 4, 4], "stop", "hi")
     assert reply == ChatReply([1, 2, 3, 4, 5], (made, {"role": "assistant", "content": "hi"}))
     ((path, body),) = vllm.calls
-    assert (path, body["after"], body["parse"]) == (REPLY, [1, 2, 3], False)
+    assert (path, body["required_prefix"], body["parse"]) == (REPLY, [1, 2, 3], False)
     assert body["chat"] == {**CHAT, "model": "policy", "stream": False}
     assert "token_ids" not in body["generate"]
     assert (body["generate"]["cache_salt"], body["generate"]["request_id"]) == ("4", "r1")
@@ -103,8 +103,8 @@ async def test_a_chat_is_rendered_generated_and_read_in_one_request(
 async def test_a_chat_whose_prompt_begins_otherwise_generates_nothing(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
-    vllm.answers[REPLY] = says({"prompt_ids": [7, 8, 9], "goes_on": False})
-    reply = await client.generate_chat(CHAT, GREEDY, version=4, after=[1, 2])
+    vllm.answers[REPLY] = says({"prompt_ids": [7, 8, 9], "prefix_matched": False})
+    reply = await client.generate_chat(CHAT, GREEDY, version=4, required_prefix=[1, 2])
     assert reply == ChatReply([7, 8, 9], None)
 
 
@@ -188,7 +188,7 @@ async def test_a_chat_whose_prompt_is_given_is_not_rendered(
     assert message == {"role": "assistant", "content": "it is"}
     ((_, body),) = vllm.calls
     assert (body["generate"]["token_ids"], body["parse"]) == ([7, 8], True)
-    assert "after" not in body
+    assert "required_prefix" not in body
 
 
 async def test_tool_calls_and_reasoning_are_what_vllms_parsers_found(
@@ -283,16 +283,16 @@ async def test_a_server_that_is_slow_or_gone_is_unavailable(vllm: FakeVllm) -> N
         await gone.close()
 
 
-async def test_a_server_whose_engine_died_is_ill_and_one_that_hangs_is_silent(
+async def test_a_server_whose_engine_died_is_dead_and_one_that_hangs_is_unresponsive(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
     gone = PolicyClient("http://127.0.0.1:1", "k", "policy", 1.0, 8)
     try:
-        assert await client.health(1.0) == "well"
+        assert await client.health(1.0) == "healthy"
         vllm.answers["/health"] = says({}, 503)
-        assert await client.health(1.0) == await gone.health(1.0) == "ill"
+        assert await client.health(1.0) == await gone.health(1.0) == "dead"
         vllm.answers["/health"] = sleeps(1.0)
-        assert await client.health(0.05) == "silent"
+        assert await client.health(0.05) == "unresponsive"
     finally:
         await gone.close()
 
@@ -374,20 +374,20 @@ async def test_a_request_with_tools_is_streamed_through_vllms_parsers(
 async def test_a_chat_is_rendered_and_streamed_in_one_call(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
-    vllm.answers[STREAM] = streams({"prompt_ids": [7, 8], "goes_on": True}, *HELLO)
-    first, *rest = await pieces_of(client.stream_chat(CHAT, GREEDY, version=4, after=[7]))
+    vllm.answers[STREAM] = streams({"prompt_ids": [7, 8], "prefix_matched": True}, *HELLO)
+    first, *rest = await pieces_of(client.stream_chat(CHAT, GREEDY, version=4, required_prefix=[7]))
     assert first == Piece([], [], {}, prompt_ids_T=[7, 8])
     assert rest[-1].generation is not None
     assert rest[-1].generation.prompt_ids_T == [7, 8]
     assert "token_ids" not in vllm.calls[0][1]["generate"]
-    assert vllm.calls[0][1]["after"] == [7]
+    assert vllm.calls[0][1]["required_prefix"] == [7]
 
 
 async def test_a_prompt_that_does_not_go_on_from_the_turn_before_is_only_told(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
-    vllm.answers[STREAM] = streams({"prompt_ids": [7, 8], "goes_on": False})
-    pieces = await pieces_of(client.stream_chat(CHAT, GREEDY, version=4, after=[9]))
+    vllm.answers[STREAM] = streams({"prompt_ids": [7, 8], "prefix_matched": False})
+    pieces = await pieces_of(client.stream_chat(CHAT, GREEDY, version=4, required_prefix=[9]))
     assert pieces == [Piece([], [], {}, prompt_ids_T=[7, 8])]
 
 
@@ -400,19 +400,19 @@ async def test_a_reply_that_broke_off_goes_on_as_one(vllm: FakeVllm, client: Pol
         Piece([11], [None], {"content": "ell"}, versions_T=[4]),
     ]
     sampling = Sampling(1.0, 1.0, 8, seed=3)
-    *_, last = await pieces_of(client.stream([1], sampling, None, version=5, already=before))
+    *_, last = await pieces_of(client.stream([1], sampling, None, version=5, resume_from=before))
     assert last.generation == Generation(
         [1], [10, 11, 12, 2], [-1.0, None, -0.5, -0.5], [4, 4, 5, 5], "stop", "hello"
     )
     (_, asked) = vllm.calls[0]
-    assert asked["already"] == [10, 11]
+    assert asked["resume_from"] == [10, 11]
     assert asked["generate"]["sampling_params"]["max_tokens"] == 6
     assert "seed" not in asked["generate"]["sampling_params"]
 
 
 async def test_a_reply_of_unknown_versions_cannot_be_gone_on_with(client: PolicyClient) -> None:
     with pytest.raises(PolicyError, match="without weight versions"):
-        client.stream([1], GREEDY, None, version=5, already=[Piece([10], [-1.0], {})])
+        client.stream([1], GREEDY, None, version=5, resume_from=[Piece([10], [-1.0], {})])
 
 
 async def test_a_stream_that_breaks_off_is_unavailable(

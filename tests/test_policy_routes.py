@@ -232,7 +232,7 @@ def with_ids(*ids: int, **more: Any) -> dict[str, Any]:
 async def test_a_reply_to_ids_is_what_was_sampled(vllm: Vllm) -> None:
     status, reply = await vllm.ask("reply", with_ids(5, 6))
     assert (status, reply["ids"], reply["text"]) == (200, [104, 101, 2], "he")
-    assert (reply["prompt_ids"], reply["goes_on"]) == ([], True)
+    assert (reply["prompt_ids"], reply["prefix_matched"]) == ([], True)
     assert reply["finish_reason"] == "stop"
     (asked,) = vllm.tokens.asked
     assert (asked.token_ids, asked.stream, asked.request_id) == ([5, 6], False, "r")
@@ -252,16 +252,16 @@ async def test_a_reply_to_a_chat_renders_it_and_reads_it(vllm: Vllm) -> None:
 
 async def test_a_chat_that_goes_on_from_known_ids_sends_the_new_ones_alone(vllm: Vllm) -> None:
     body = {"generate": GENERATE, "chat": CHAT, "parse": False}
-    _, reply = await vllm.ask("reply", {**body, "after": [5]})
-    assert (reply["prompt_ids"], reply["goes_on"]) == ([6], True)
-    assert (await vllm.ask("reply", {**body, "after": [6]}))[1] == {
-        "prompt_ids": [5, 6], "goes_on": False,
+    _, reply = await vllm.ask("reply", {**body, "required_prefix": [5]})
+    assert (reply["prompt_ids"], reply["prefix_matched"]) == ([6], True)
+    assert (await vllm.ask("reply", {**body, "required_prefix": [6]}))[1] == {
+        "prompt_ids": [5, 6], "prefix_matched": False,
     }  # fmt: skip
     assert len(vllm.tokens.asked) == 1
-    _, events = await vllm.ask("stream", {**body, "after": [6]})
-    assert events == [{"prompt_ids": [5, 6], "goes_on": False}]
-    _, events = await vllm.ask("stream", {**body, "after": [5, 6]})
-    assert events[0] == {"prompt_ids": [5, 6], "goes_on": True}
+    _, events = await vllm.ask("stream", {**body, "required_prefix": [6]})
+    assert events == [{"prompt_ids": [5, 6], "prefix_matched": False}]
+    _, events = await vllm.ask("stream", {**body, "required_prefix": [5, 6]})
+    assert events[0] == {"prompt_ids": [5, 6], "prefix_matched": True}
     assert len(events) == 4
 
 
@@ -275,7 +275,7 @@ async def test_a_stream_has_an_event_for_each_step_that_brings_something(vllm: V
 
 
 async def test_a_stream_goes_on_behind_what_another_server_sampled(vllm: Vllm) -> None:
-    body = with_ids(5, chat=CHAT, already=[ord("<"), ord("f")])
+    body = with_ids(5, chat=CHAT, resume_from=[ord("<"), ord("f")])
     _, events = await vllm.ask("stream", {**body, "parse": True})
     assert vllm.tokens.asked[0].token_ids == [5, ord("<"), ord("f")]
     assert [event["delta"] for event in events] == [{}, {}, {"content": "<fhe"}]
@@ -286,7 +286,7 @@ async def test_a_stream_goes_on_behind_what_another_server_sampled(vllm: Vllm) -
 async def test_a_stop_text_that_another_server_began_ends_the_stream_here(vllm: Vllm) -> None:
     """The engine is not asked to look for it, and is not waited for."""
     asks = {**GENERATE, "token_ids": [5], "sampling_params": {"stop": ["Oh"], "seed": 1}}
-    body = {"generate": asks, "parse": False, "already": [ord("n"), ord("O")]}
+    body = {"generate": asks, "parse": False, "resume_from": [ord("n"), ord("O")]}
     _, (event,) = await vllm.ask("stream", body)
     assert (event["ids"], event["stop_reason"]) == ([ord("h")], "Oh")
     assert "delta" not in event, "the other server has sent what is before"

@@ -245,7 +245,7 @@ async def test_a_server_that_is_given_up_stops_nothing_while_another_serves(two:
     await two.servers.start()
     two.made[0].watch_error = PolicyError("died, after 2 restarts in a row")
     watching = asyncio.create_task(two.servers.watch())
-    await until(lambda: any("the other servers go on" in phase for phase in two.phases))
+    await until(lambda: any("the other servers continue" in phase for phase in two.phases))
     assert not watching.done()
     await two.servers.stop()
     watching.cancel()
@@ -337,20 +337,20 @@ async def test_weights_that_are_not_what_was_trained_go_back_everywhere(
     await two.servers.start()
     asked: list[str] = []
 
-    async def prove(engine: EngineClient) -> None:
+    async def verify(engine: EngineClient) -> None:
         (version,) = set((await engine.generate([1], Sampling(1, 1, 3), version=1)).versions_T)
         asked.append(str(version))
         if len(asked) == 2:
             raise NotServed("other weights")
 
     with pytest.raises(NotServed, match="other weights"):
-        await two.servers.publish(1, weights, prove=prove)
+        await two.servers.publish(1, weights, verify=verify)
     assert asked == ["1", "1"]
     assert versions(two) == [0, 0]
     assert [fake.version for fake in two.fakes] == ["0", "0"]
     assert not any(fake.paused for fake in two.fakes)
     assert two.servers.version == 0
-    await two.servers.publish(2, weights, prove=prove)
+    await two.servers.publish(2, weights, verify=verify)
     assert versions(two) == [2, 2]
     kept = [folder.name for folder in two.made[0].folder.current.parent.glob("v*")]
     assert kept == ["v2"]
@@ -363,13 +363,13 @@ async def test_an_adapter_that_is_not_what_was_trained_serves_nobody(
     adapters = two.servers.adapters
     assert adapters is not None
 
-    async def prove(engine: EngineClient) -> None:
+    async def verify(engine: EngineClient) -> None:
         await engine.generate([1], Sampling(1, 1, 3), version=1)
         assert adapters.newest().version == 0, "nobody is answered with it yet"
         raise NotServed("another adapter")
 
     with pytest.raises(NotServed, match="another adapter"):
-        await two.servers.publish_adapter(1, adapter_folder(tmp_path / "next"), prove=prove)
+        await two.servers.publish_adapter(1, adapter_folder(tmp_path / "next"), verify=verify)
     await until(lambda: loads(two.fakes[0]) == ["+policy@1", "-policy@1"])
     assert adapters.alive == []
 
@@ -389,7 +389,7 @@ async def test_the_files_of_a_refused_adapter_go_unless_its_number_is_used_again
     for version in (1, 2):
         with pytest.raises(NotServed):
             await two.servers.publish_adapter(
-                version, adapter_folder(tmp_path / "next"), prove=refuse
+                version, adapter_folder(tmp_path / "next"), verify=refuse
             )
     await two.servers.publish_adapter(2, adapter_folder(tmp_path / "next"))
     await until(lambda: not two.servers._leaving)

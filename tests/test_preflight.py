@@ -23,8 +23,8 @@ from clawrl_gym.policy.shape import shape_of_config, shape_of_folder, shape_of_h
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.preflight.contradictions import missing_hints
 from clawrl_gym.preflight.dry_run import plan_lines
-from clawrl_gym.preflight.needs import Needs, memory_problems, needs_of
 from clawrl_gym.preflight.preflight import measured_tasks, preflight_serving, preflight_training
+from clawrl_gym.preflight.requirements import Requirements, memory_problems, requirements_of
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.train import train as run_train
 from clawrl_gym.run_folder.folder import RunFolder
@@ -72,7 +72,7 @@ def test_a_dry_run_prints_the_configuration_and_what_would_be_started(
     config = cg.load_config([*arguments, "dry_run=true"], command)  # type: ignore[call-overload]
     assert yaml.safe_load(printed) == config.model_dump(mode="json")
     lines = "\n".join(line for line in printed.splitlines() if line.startswith("#"))
-    for part in ("nothing is wrong", "memory", "disk", "time", *says):
+    for part in ("Configuration is valid.", "memory", "disk", "time", *says):
         assert part in lines, part
     assert list(tmp_path.rglob("*")) == [], "nothing is left"
 
@@ -238,25 +238,25 @@ def test_the_shipped_model_is_servable() -> None:
 
 def test_a_large_model_needs_its_optimizer_and_its_cache() -> None:
     config = cg.load_config(["policy=qwen3_4b", "policy.dtype=bfloat16"])
-    needs = needs_of(config, QWEN_4B, "cpu")
+    needs = requirements_of(config, QWEN_4B, "cpu")
     assert needs.host_memory == pytest.approx(4.022e9 * (2 + 16) / 2**30 + 4 + 2.7, rel=0.05)
     assert needs.disk > (2 * 12 + 2 * 4) * 4.022e9 / 2**30
-    on_gpu = needs_of(config, QWEN_4B, "cuda")
+    on_gpu = requirements_of(config, QWEN_4B, "cuda")
     assert on_gpu.host_memory < 4
     assert on_gpu.engine.weights == pytest.approx(7.5, rel=0.01)
     assert on_gpu.learner.resident == pytest.approx(67.4, rel=0.01)
     reference = cg.load_config(["policy=qwen3_4b", "trainer.kl_coef=0.1"])
-    assert needs_of(reference, QWEN_4B, "cuda").learner.others > 14
+    assert requirements_of(reference, QWEN_4B, "cuda").learner.others > 14
     away = cg.load_config(["policy=qwen3_4b", "learner=full"])
-    assert needs_of(away, QWEN_4B, "cuda").learner.resident == pytest.approx(7.5, rel=0.01)
-    assert needs_of(away, QWEN_4B, "cuda").host_memory > 60
+    assert requirements_of(away, QWEN_4B, "cuda").learner.resident == pytest.approx(7.5, rel=0.01)
+    assert requirements_of(away, QWEN_4B, "cuda").host_memory > 60
 
 
 def test_what_only_serves_needs_no_learner() -> None:
     config = cg.load_config(["policy=qwen3_4b", "learn=false"], "serve")
-    assert needs_of(config, QWEN_4B, "cuda").learner.total == 0
+    assert requirements_of(config, QWEN_4B, "cuda").learner.total == 0
     measured = cg.load_config(["policy=qwen3_4b"], "evaluate")
-    assert needs_of(measured, QWEN_4B, "cpu").host_memory < 20
+    assert requirements_of(measured, QWEN_4B, "cpu").host_memory < 20
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     engine = EngineMemory(weights=7.5, adapters=0.0, kv_cache=0.5, working=1.0)
     learner = LearnerMemory(base=15.0, gradients=15.0, optimizer=29.9, activations=99.0)
-    needs = Needs(3.0, engine, learner, disk=1.0)
+    needs = Requirements(3.0, engine, learner, disk=1.0)
     problems = "\n".join(memory_problems(needs, PolicyConfig(), memory_gib, gpu_gib))
     assert all(part in problems for part in says)
     assert bool(problems) == bool(says)

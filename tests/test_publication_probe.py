@@ -10,7 +10,7 @@ import pytest
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.policy.probe import Probe, Reading
-from clawrl_gym.run.proofs import Proofs, computes_exactly
+from clawrl_gym.run.weight_checks import WeightChecks, computes_exactly
 from clawrl_gym.trainers.learner import Learner
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 from tests.test_adapter import make_learner, rewarded
@@ -67,7 +67,7 @@ def test_what_numbers_do_under_load_refuses_nothing() -> None:
             engine = shifted(learner, 0.0003, 2000 * seed + version)
             finding = probe.compare("", learner, engine)
             assert finding.refusal is None, (seed, version, finding)
-            probe.accept("", finding, learner, engine)
+            probe.mark_verified("", finding, learner, engine)
             told += finding.arrived is not None
         assert told
 
@@ -106,7 +106,7 @@ def test_small_steps_that_never_arrive_add_up_until_they_are_seen() -> None:
         findings.append(probe.compare("", learner, engine))
         if findings[-1].refusal is not None:
             break
-        probe.accept("", findings[-1], learner, engine)
+        probe.mark_verified("", findings[-1], learner, engine)
     assert findings[0].arrived is None, "one step is less than numbers do"
     assert findings[-1].refusal is not None
 
@@ -121,7 +121,7 @@ def test_small_steps_that_arrive_pass_however_many_there_are() -> None:
         finding = probe.compare("", learner, engine)
         assert finding.refusal is None, (step, finding)
         told += finding.arrived is not None
-        probe.accept("", finding, learner, engine)
+        probe.mark_verified("", finding, learner, engine)
     assert told >= 3
 
 
@@ -140,7 +140,7 @@ def test_each_user_is_compared_with_their_own_versions() -> None:
     probe = measured(1e-6, is_exact=True)
     ada, bob = shifted(START, 0.1, 4), shifted(START, 0.1, 5)
     for user, learner in (("ada", ada), ("bob", bob)):
-        probe.accept(user, probe.compare(user, learner, learner), learner, learner)
+        probe.mark_verified(user, probe.compare(user, learner, learner), learner, learner)
     again = shifted(ada, 0.1, 6)
     assert probe.compare("ada", again, again).refusal is None
     assert probe.compare("ada", again, bob).refusal is not None
@@ -168,26 +168,26 @@ class Engine:
         return self.answer
 
 
-def proofs(engine: Engine, said: list[str]) -> Proofs:
-    made = Proofs(engine, said.append, is_exact=True)  # type: ignore[arg-type]
+def weight_checks(engine: Engine, said: list[str]) -> WeightChecks:
+    made = WeightChecks(engine, said.append, is_exact=True)  # type: ignore[arg-type]
     made.begin(Reading([1] * (N + 1), START))
     return made
 
 
 async def test_a_publication_is_proved_and_one_that_did_not_arrive_is_not_served() -> None:
     engine = Engine(START)
-    made = proofs(engine, [])
+    made = weight_checks(engine, [])
     newer = Reading([1] * (N + 1), shifted(START, 0.1, 1))
-    proof = await made.of(newer, "", 1, 0)
-    assert proof is not None
+    weight_check = await made.of(newer, "", 1, 0)
+    assert weight_check is not None
     with pytest.raises(NotServed, match=r"by up to .* expected at most 0\.0001"):
-        await proof(engine)  # type: ignore[arg-type]
-    assert proof.metrics["learner/refused"] == 1
+        await weight_check(engine)  # type: ignore[arg-type]
+    assert weight_check.metrics["learner/refused"] == 1
     engine.answer = newer.logprobs_T
     again = await made.of(newer, "", 2, 0)
     assert again is not None
     await again(engine)  # type: ignore[arg-type]
-    again.accept()
+    again.mark_verified()
     assert again.metrics == {
         "learner/probe_gap": 0.0, "learner/probe_arrived": pytest.approx(1), "learner/refused": 0.0,
     }  # fmt: skip
@@ -196,36 +196,36 @@ async def test_a_publication_is_proved_and_one_that_did_not_arrive_is_not_served
 async def test_one_of_several_engines_that_kept_the_old_weights_is_seen() -> None:
     """Where a step is too small for the gap, too: no engine is compared with what another has."""
     new, old = Engine(shifted(START, 5e-5, 1)), Engine(START)
-    made = proofs(new, [])
+    made = weight_checks(new, [])
     new.answer, reading = START, Reading([1] * (N + 1), shifted(START, 5e-6, 1))
-    proof = await made.of(reading, "", 1, 0)
-    assert proof is not None
+    weight_check = await made.of(reading, "", 1, 0)
+    assert weight_check is not None
     new.answer = reading.logprobs_T
-    await proof(new)  # type: ignore[arg-type]
+    await weight_check(new)  # type: ignore[arg-type]
     with pytest.raises(NotServed, match="show 0% of what"):
-        await proof(old)  # type: ignore[arg-type]
+        await weight_check(old)  # type: ignore[arg-type]
 
 
 async def test_an_engine_that_is_away_refuses_nothing() -> None:
     said: list[str] = []
     engine = Engine(START)
-    made = proofs(engine, said)
-    proof = await made.of(Reading([1] * (N + 1), START), "", 1, 0)
-    assert proof is not None
+    made = weight_checks(engine, said)
+    weight_check = await made.of(Reading([1] * (N + 1), START), "", 1, 0)
+    assert weight_check is not None
     engine.error = PolicyUnavailable("it died")
-    await proof(engine)  # type: ignore[arg-type]
-    assert said == ["version 1 could not be proved: it died"]
+    await weight_check(engine)  # type: ignore[arg-type]
+    assert said == ["version 1 could not be verified: it died"]
 
 
 async def test_what_cannot_be_probed_is_told_once_and_published_without() -> None:
     said: list[str] = []
     engine = Engine(START)
     engine.error = PolicyError("no prompt_logprobs here")
-    made = proofs(engine, said)
+    made = weight_checks(engine, said)
     for version in (1, 2):
         assert await made.of(Reading([1], START), "", version, 0) is None
     assert len(said) == 1
-    made = Proofs(engine, said.append, is_exact=True)  # type: ignore[arg-type]
+    made = WeightChecks(engine, said.append, is_exact=True)  # type: ignore[arg-type]
     made.begin(None)
     assert await made.of(None, "", 1, 0) is None
     assert said[-1].startswith("the learner has no probe")

@@ -21,10 +21,10 @@ from clawrl_gym.cluster.nodes import Node, living_nodes
 from clawrl_gym.cluster.placement import EngineNeeds, apart, beside, needs_of_engines
 from clawrl_gym.config import LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, PolicyUnavailable
-from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.generation import Sampling
 from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.transfer_store import TransferStore
 from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.run.engines import ClusterEngines
 from clawrl_gym.trainers.actor import LearnerSetup
@@ -117,8 +117,8 @@ async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_di
 
     config = PolicyConfig(servers=2, placement="nodes")
     spawn = partial(RayProcess, make=StubEngine, cache=str(tmp_path / "cache"))
-    depot = Depot(model, str(model), tmp_path / "depot", put_chunk)
-    engines = ClusterEngines(config, depot, needs, spawn=spawn, admit=admit)
+    transfer_store = TransferStore(model, str(model), tmp_path / "depot", put_chunk)
+    engines = ClusterEngines(config, transfer_store, needs, spawn=spawn, admit=admit)
     servers = PolicyServers(
         config,
         model,
@@ -180,7 +180,7 @@ async def test_a_learner_on_another_node_sends_its_files_and_is_restarted_when_i
         LearnerSetup(
             TrainerConfig(), LearnerConfig(backend="simulated", simulated_step_s=0), 0, "cpu", 1.0
         ),
-        Depot(model, str(model), tmp_path / "depot", put_chunk),
+        TransferStore(model, str(model), tmp_path / "depot", put_chunk),
         "auto",
         place,
         cache=tmp_path / "cache",

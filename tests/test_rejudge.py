@@ -127,7 +127,7 @@ async def test_no_word_of_a_conversation_is_left_when_a_session_is_deleted(servi
 
 async def test_turns_of_a_training_are_read_as_its_environment_says(tmp_path: Path) -> None:
     """What its terminal shows are no words of a person, and its own marks tell failures."""
-    folder = await asyncio.to_thread(make_run, tmp_path / "run", steps=6, lessons=True)
+    folder = await asyncio.to_thread(make_run, tmp_path / "run", steps=6, distilled=True)
     rejudging = await again(folder)
     reader = StoreReader(folder)
     wanted = {
@@ -225,7 +225,7 @@ async def test_a_server_that_is_gone_ends_it_and_the_rest_is_judged_later(servin
         judging = asyncio.create_task(again(serving, *overrides, address))
         await served.wait()
         server.silent = True
-    with pytest.raises(PolicyUnavailable, match="the same command goes on with the others"):
+    with pytest.raises(PolicyUnavailable, match="the same command continues with the others"):
         await judging
     (folder,) = (serving / "rejudged").iterdir()
     kept = (folder / "verdicts.jsonl").read_text().splitlines()
@@ -277,7 +277,7 @@ async def test_a_run_without_such_turns_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = make_run(tmp_path / "run", steps=6, lessons=True)
+    folder = make_run(tmp_path / "run", steps=6, distilled=True)
     assert main([str(folder), "dry_run=true"]) == 0
     assert "48 turns of" in capsys.readouterr().out
     assert not (folder / "rejudged").exists()

@@ -10,9 +10,9 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from clawrl_gym.core.errors import ConfigError, ShipmentError
+from clawrl_gym.core.errors import ConfigError, TransferError
 from clawrl_gym.core.remote_folder import MANIFEST, RemoteFolder
-from clawrl_gym.core.shipment import manifest_of
+from clawrl_gym.core.transfer import manifest_of
 from tests.remote_files import FaultyFileSystem, memory_address, register_faulty
 
 
@@ -94,10 +94,10 @@ def test_a_copy_that_was_cut_off_is_not_there(
             raise ConnectionResetError("cut")
 
     faulty.fault = staticmethod(cut)
-    with pytest.raises(ShipmentError, match="writing faulty://cut/000001: ConnectionResetError"):
+    with pytest.raises(TransferError, match="writing faulty://cut/000001: ConnectionResetError"):
         place.put("000001", manifest_of(source))
     assert place.manifest("000001") is None, "and the older one was gone from the first moment on"
-    with pytest.raises(ShipmentError, match="is not there, or not whole"):
+    with pytest.raises(TransferError, match="is not there, or not whole"):
         place.get("000001", tmp_path / "back", everything)
     assert not (tmp_path / "back").exists()
 
@@ -108,7 +108,7 @@ def test_a_file_that_broke_there_is_refused_and_leaves_nothing(
     place.put("000001", manifest_of(source))
     files, path = fsspec.url_to_fs(f"{place.address}/000001/model.safetensors")
     files.pipe_file(path, b"w" * 4999 + b"x")
-    with pytest.raises(ShipmentError, match=r"model.safetensors is not what was sent"):
+    with pytest.raises(TransferError, match=r"model.safetensors is not what was sent"):
         place.get("000001", tmp_path / "back", everything)
     assert [path.name for path in tmp_path.iterdir() if "back" in path.name] == []
 
@@ -119,7 +119,7 @@ def test_a_manifest_names_nothing_outside_of_the_folder(
     place.put("000001", manifest_of(source))
     files, path = fsspec.url_to_fs(f"{place.address}/000001/{MANIFEST}")
     files.pipe_file(path, files.cat_file(path).replace(b'"config.json"', b'"../../evil.json"'))
-    with pytest.raises(ShipmentError, match="expected a place below the folder"):
+    with pytest.raises(TransferError, match="expected a place below the folder"):
         place.get("000001", tmp_path / "back", everything)
 
 

@@ -93,7 +93,7 @@ def test_no_run_and_another_commands_run_are_told(run: RunFolder, tmp_path: Path
     with pytest.raises(cg.ConfigError, match="holds no configuration"):
         cg.load_config(["--config", str(tmp_path / "list.yaml")])
     (tmp_path / "other.yaml").write_text("a: 1\n")
-    with pytest.raises(cg.ConfigError, match="is no run's configuration"):
+    with pytest.raises(cg.ConfigError, match="is not a run's configuration"):
         cg.load_config(["--config", str(tmp_path / "other.yaml")])
     with pytest.raises(cg.ConfigError, match=r"is of clawrl_gym\.train, expected .*serve"):
         cg.load_config(["--config", str(run.config_file)], "serve")

@@ -334,11 +334,11 @@ def test_wherever_a_stream_breaks_off_both_servers_tell_what_one_had_told(
     prompt = tokenizer().encode("<|im_start|>system\nThe code is 4711.<|im_end|>\n")
     ids = tokenizer().encode(text)
 
-    def told(already: list[int], new: list[int], last: bool = True) -> tuple[str, str, list[int]]:
+    def told(resume_from: list[int], new: list[int], last: bool = True) -> tuple[str, str, list[int]]:
         """What was sent before, what is sent now, and the ids of all."""
         continued = reply_text(tokenizer(), prompt, stop, skips_special=True)
-        before = "".join(text for token in already for _, text in continued.next(token))
-        steps, now, kept = EngineEvents(processor([("3", 0)]), None, continued), "", [*already]
+        before = "".join(text for token in resume_from for _, text in continued.next(token))
+        steps, now, kept = EngineEvents(processor([("3", 0)]), None, continued), "", [*resume_from]
         for at in range(0, len(new), step):
             ended = "length" if last and at + step >= len(new) else None
             event = steps.event(result(new[at : at + step], "leak", finish_reason=ended))

@@ -240,8 +240,8 @@ async def test_a_field_that_nobody_knows_is_named_to_its_client_and_counted(
     assert bench.gateway.stats.unread == 6
     told = [record.getMessage() for record in caplog.records if "no effect" in record.message]
     assert told == [
-        "a request has 'temprature', which has no effect; said once",
-        "a request has 'thinking', which has no effect; said once",
+        "a request has 'temprature', which has no effect (logged once)",
+        "a request has 'thinking', which has no effect (logged once)",
     ]
     async with bench.http.get("/metrics") as metrics:
         assert "clawrl_unread_total 6.0" in await metrics.text()

@@ -129,7 +129,7 @@ class Service:
             self.queue.take_back(range(int(row.metrics[RETURNED_TO]) + 1, row.version))
         self.watch.updated(row)
 
-    def _on_return(self) -> None:
+    def _on_rollback(self) -> None:
         self.returns += 1
 
     async def begin(self) -> list[asyncio.Task[Any]]:
@@ -143,7 +143,7 @@ class Service:
         return [
             asyncio.create_task(self.collector.run()),
             asyncio.create_task(self.loop.run(self.version, 10_000)),
-            asyncio.create_task(self.watch.run(self.loop, lambda: self.version, self._on_return)),
+            asyncio.create_task(self.watch.run(self.loop, lambda: self.version, self._on_rollback)),
         ]
 
     async def talk(self, turns: int, users: Collection[str] = PEOPLE) -> None:
@@ -210,7 +210,7 @@ async def test_a_version_that_people_complain_about_is_taken_back_and_not_learne
         assert service.serving == learner.weights == 1.0
         (line,) = [line for line in service.said if "are complained about" in line]
         assert line.startswith("WARNING:")
-        assert f"version {to} is taken back into service" in line
+        assert f"version {to} is put back into service" in line
         before = len(service.updates)
         await service.talk(32)
         assert len(service.updates) > before, "it learns on"

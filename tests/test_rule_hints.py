@@ -1,4 +1,5 @@
-"""Hints and lessons as they are shown: read from the log and the store, on the page, in lines."""
+"""Hints and distilled turns as they are shown: read from the log and the store, on the page, in
+lines."""
 
 from __future__ import annotations
 
@@ -13,11 +14,16 @@ import yaml
 
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.core.spread import evenly
-from clawrl_gym.core.types import Lesson, Message, Sample, Taught, Turn, Verdict
+from clawrl_gym.core.types import DistilledTurn, DistillTarget, Message, Sample, Turn, Verdict
 from clawrl_gym.store import SessionRow, Store, StoreReader
 from clawrl_gym.store.journal import EVALUATIONS_FILE
+from clawrl_gym.ui.distilled_turns import (
+    DistilledTurnLine,
+    distilled_turn_cards,
+    hint_read,
+    read_distill_log,
+)
 from clawrl_gym.ui.judging import judging_line, mark, reading_line, reading_of, teacher_line, why
-from clawrl_gym.ui.lessons import TaughtLine, hint_read, lesson_cards, read_lesson_log
 from clawrl_gym.ui.report import gap_legend, sign, tint, write_report
 from clawrl_gym.ui.run_data import read_run
 from tests.fake_run import HINT, make_run
@@ -33,7 +39,7 @@ class Words:
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("runs") / "judged", steps=6, lessons=True)
+    return make_run(tmp_path_factory.mktemp("runs") / "judged", steps=6, distilled=True)
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +58,11 @@ def test_the_page_shows_hints_refusals_votes_and_what_the_teacher_thought(page: 
 
 
 def test_a_gap_is_told_by_colour_underline_and_number_and_an_unknown_one_by_none(page: str) -> None:
-    lesson = page.split('<article class="panel lesson">')[1].split("</article>")[0]
-    assert 'class="tok neg" style="--a:1.00"' in lesson
-    assert "teacher&#39;s gap -3.000" in lesson
-    assert "teacher&#39;s gap +2.500" in lesson
-    last = lesson.split('<div class="said">')[1].split("</pre>")[0].rsplit("<span", 1)[1]
+    article = page.split('<article class="panel lesson">')[1].split("</article>")[0]
+    assert 'class="tok neg" style="--a:1.00"' in article
+    assert "teacher&#39;s gap -3.000" in article
+    assert "teacher&#39;s gap +2.500" in article
+    last = article.split('<div class="said">')[1].split("</pre>")[0].rsplit("<span", 1)[1]
     assert "gap" not in last
     assert 'class="tok"' in last
     assert ".tok.neg{" in page
@@ -98,13 +104,13 @@ def test_damaged_lines_of_the_log_are_passed_over(tmp_path: Path, line: str) -> 
     good = '{"type": "verdict", "session_id": "s", "turn_id": 1, "kind": "rule", "value": -1, '
     good += '"detail": {"hints": ["Look first."]}}'
     (tmp_path / EVALUATIONS_FILE).write_text(f"{line}\n{good}\n")
-    log = read_lesson_log(tmp_path)
+    log = read_distill_log(tmp_path)
     assert [hint.text for hint in log.hints] == ["Look first."]
-    assert log.taught == []
+    assert log.distilled_turns == []
 
 
 def test_a_run_without_the_log_has_no_lessons(tmp_path: Path) -> None:
-    assert read_lesson_log(tmp_path).hints == []
+    assert read_distill_log(tmp_path).hints == []
 
 
 def test_an_update_that_was_done_again_is_told_once(tmp_path: Path) -> None:
@@ -114,22 +120,22 @@ def test_an_update_that_was_done_again_is_told_once(tmp_path: Path) -> None:
         return json.dumps(told) + "\n"
 
     (tmp_path / EVALUATIONS_FILE).write_text(line(2, 0.1) + line(1, 0.2) + line(2, 0.3))
-    assert [(t.update, t.gaps_T) for t in read_lesson_log(tmp_path).taught] == [
+    assert [(t.update, t.gaps_T) for t in read_distill_log(tmp_path).distilled_turns] == [
         (1, [0.2]), (2, [0.3]),
     ]  # fmt: skip
 
 
 def test_lessons_are_chosen_from_the_whole_run() -> None:
-    taught = [TaughtLine(n, "s", n, None, 0, [], []) for n in range(100)]
-    assert [line.update for line in evenly(taught, 3)] == [0, 50, 99]
-    assert evenly(taught[:2], 3) == taught[:2]
+    distilled_turns = [DistilledTurnLine(n, "s", n, None, 0, [], []) for n in range(100)]
+    assert [line.update for line in evenly(distilled_turns, 3)] == [0, 50, 99]
+    assert evenly(distilled_turns[:2], 3) == distilled_turns[:2]
     assert evenly([], 3) == []
-    assert [len(evenly(taught, count)) for count in (0, 1, 2)] == [0, 1, 2]
+    assert [len(evenly(distilled_turns, count)) for count in (0, 1, 2)] == [0, 1, 2]
 
 
 def test_a_lesson_whose_session_was_deleted_is_not_shown(judged: Path, tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "x", steps=6, lessons=True)
-    before = read_lesson_log(folder).taught
+    folder = make_run(tmp_path / "x", steps=6, distilled=True)
+    before = read_distill_log(folder).distilled_turns
 
     async def delete() -> None:
         store = await asyncio.to_thread(Store.open, folder)
@@ -139,17 +145,17 @@ def test_a_lesson_whose_session_was_deleted_is_not_shown(judged: Path, tmp_path:
             await store.close()
 
     asyncio.run(delete())
-    after = read_lesson_log(folder).taught
+    after = read_distill_log(folder).distilled_turns
     assert after == before[1:]
     reader = StoreReader(folder)
     try:
-        assert len(lesson_cards(reader, before, None)) == len(before) - 1
+        assert len(distilled_turn_cards(reader, before, None)) == len(before) - 1
     finally:
         reader.close()
 
 
 def test_a_lesson_shows_its_turn_what_came_back_and_the_hint(judged: Path) -> None:
-    card = read_run(judged).lessons[0]
+    card = read_run(judged).distilled_turns[0]
     assert card.hint == HINT, "of two hints the one in the teacher's prompt"
     assert "".join(token.text for token in card.turn.tokens) == "cat app.log | grep eror"
     assert [token.gap for token in card.turn.tokens][:3] == [-3.0, 0.0, 2.5]
@@ -158,18 +164,18 @@ def test_a_lesson_shows_its_turn_what_came_back_and_the_hint(judged: Path) -> No
     assert card.turn.verdict is not None
 
 
-def lesson_of(hint: str) -> tuple[TaughtLine, Sample]:
+def distilled_turn_with(hint: str) -> tuple[DistilledTurnLine, Sample]:
     ids = [*map(ord, "ask"), *map(ord, "reply")]
     prompt = [*map(ord, f"ask [hint] {hint} !")]
     sample = Sample(
         "s", 0, ids, [True] * 8, [0.0] * 8, [0] * 8, [0.0] * 8, 0.0, distill_T=[1.0] * 8,
-        lessons=(Lesson(3, 5, ([0], prompt)),), id=4,
+        distill_targets=(DistillTarget(3, 5, ([0], prompt)),), id=4,
     )  # fmt: skip
-    return TaughtLine(1, "s", 4, None, 1, ids[3:], [0.0] * 5), sample
+    return DistilledTurnLine(1, "s", 4, None, 1, ids[3:], [0.0] * 5), sample
 
 
 def test_of_several_hints_the_one_that_was_read_is_shown() -> None:
-    line, sample = lesson_of("do it gently")
+    line, sample = distilled_turn_with("do it gently")
     verdict = Verdict(1, "model", None, None, {"hints": ["do it", "do it gently", "stop"]}, 0.0)
     assert hint_read(line, [verdict], [sample], Words()) == "do it gently"
     assert hint_read(line, [verdict], [], Words()) == "do it"
@@ -230,7 +236,7 @@ def test_a_line_about_the_teacher_says_the_gap_and_the_share_of_each_term() -> N
 
 def test_pieces_are_coloured_by_their_gap_and_foreign_text_sends_no_control_characters() -> None:
     gaps = [-2.0, 0.5, 0.0, math.nan]
-    reading = reading_of(3, [Taught(1, None, 0, [*map(ord, "ab\x1bd")], gaps)], Words())
+    reading = reading_of(3, [DistilledTurn(1, None, 0, [*map(ord, "ab\x1bd")], gaps)], Words())
     assert reading is not None
     line = reading_line(reading)
     assert line.plain == "update 3 taught ab d"
@@ -269,11 +275,11 @@ def live_run(folder: Path) -> Path:
             sample = Sample(
                 "talk", 1, [1, 2, 3, 4], [False, False, True, True], [0.0, 0.0, -0.5, -0.5],
                 [-1, -1, 0, 0], [0.0] * 4, -1.0, turn_id=turn_id, distill_T=[0.0, 0.0, 1.0, 1.0],
-                lessons=(Lesson(2, 2, ([1, 9, 2],)),),
+                distill_targets=(DistillTarget(2, 2, ([1, 9, 2],)),),
             )  # fmt: skip
             ids = await store.add_samples([sample])
             await store.set_yield("talk", 1, None)
-            await store.add_taught(1, [Taught(ids[0], turn_id, 0, [3, 4], [-1.5, 0.5])])
+            await store.add_distilled_turns(1, [DistilledTurn(ids[0], turn_id, 0, [3, 4], [-1.5, 0.5])])
         finally:
             await store.close()
 

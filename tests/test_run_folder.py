@@ -18,7 +18,7 @@ from clawrl_gym.config.run import RunFolderConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.folder_lock import LOCK_FILE
 from clawrl_gym.recipe.configure import load_config
-from clawrl_gym.run.parts import RunParts
+from clawrl_gym.run.services import RunServices
 from clawrl_gym.run_folder.folder import (
     MIN_FREE_BYTES,
     RunFolder,
@@ -58,9 +58,9 @@ def test_a_run_keeps_its_parts_in_their_places(begun: RunFolder) -> None:
     assert begun.checkpoints.is_dir()
     assert begun.logs.is_dir()
     assert begun.read_config(RunConfig) == RunConfig(seed=7)
-    assert begun.way_on("train").startswith("go on with: python -m clawrl_gym.train resume=")
+    assert begun.way_on("train").startswith("resume with: python -m clawrl_gym.train resume=")
     spaced = RunFolder(Path("my runs/x")).way_on("serve")
-    assert spaced == "go on with: python -m clawrl_gym.serve 'resume=my runs/x'"
+    assert spaced == "resume with: python -m clawrl_gym.serve 'resume=my runs/x'"
 
 
 async def test_a_run_that_was_lengthened_goes_on_so_without_being_told_again(
@@ -76,14 +76,14 @@ async def test_a_run_that_was_lengthened_goes_on_so_without_being_told_again(
     async with AsyncExitStack() as stack:
         view = make_view("line", TRAINING, title="", total_steps=40)
         stack.callback(view.close)
-        await RunParts(longer, folder, view).open(stack, resume=True)
+        await RunServices(longer, folder, view).open(stack, resume=True)
     assert load_config([f"resume={tmp_path}"]).trainer.steps == 40
     assert folder.config_file.read_text() == before.replace("steps: 20\n", "steps: 40\n")
     assert stat.S_IMODE(folder.config_file.stat().st_mode) == 0o600
 
 
 def test_a_folder_that_holds_a_run_is_no_place_for_a_new_one(begun: RunFolder) -> None:
-    with pytest.raises(ConfigError, match="holds a run already; go on with it: resume="):
+    with pytest.raises(ConfigError, match="holds a run already; resume it: resume="):
         begun.check_new()
     with pytest.raises(ConfigError, match="holds a run already"):
         begun.make(RunConfig())
@@ -147,7 +147,7 @@ async def test_a_run_goes_on_only_with_its_newest_checkpoint(begun: RunFolder) -
     (begun.checkpoints / "000004").mkdir()
     begun.check_resumable()
     (begun.path / "run.db").write_bytes(b"no database at all" * 100)
-    with pytest.raises(ConfigError, match=rf"cannot go on with {begun.path}: "):
+    with pytest.raises(ConfigError, match=rf"cannot resume {begun.path}: "):
         begun.check_resumable()
 
 

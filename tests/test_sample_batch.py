@@ -9,7 +9,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from clawrl_gym.core.types import Lesson, Sample
+from clawrl_gym.core.types import DistillTarget, Sample
 from clawrl_gym.trainers import sample_batch
 from clawrl_gym.trainers.sample_batch import SampleBatch
 
@@ -26,7 +26,7 @@ RICH = Sample(
     -0.25,
     turn_id=12,
     distill_T=[0.0, 1.0, 0.0, 0.5],
-    lessons=(Lesson(1, 1, ([3, 4], [8]), 2), Lesson(3, 1, ([6],))),
+    distill_targets=(DistillTarget(1, 1, ([3, 4], [8]), 2), DistillTarget(3, 1, ([6],))),
     pictures=("abc", "def"),
     strength=0.3,
     temperature=0.7,
@@ -61,7 +61,7 @@ def test_streams_lie_end_to_end() -> None:
 def test_every_field_of_a_sample_travels() -> None:
     carried = {*sample_batch._STREAMS, *sample_batch._REST, "distill_T", "lessons"}
     assert carried == {field.name for field in fields(Sample)}
-    assert {field.name for field in fields(Lesson)} == {"start", "length", "prompts", "pictures"}
+    assert {field.name for field in fields(DistillTarget)} == {"start", "length", "prompts", "pictures"}
 
 
 def test_an_array_that_is_missing_is_told() -> None:

@@ -22,9 +22,9 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.policy.checkpoints import WEIGHTS
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.run.serve import Service
+from clawrl_gym.run.services import RunServices
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.serving.clients import key_place
 from clawrl_gym.serving.supervisor import listen
@@ -139,14 +139,14 @@ class Serving:
         self.told = io.StringIO()
         self._config = config
         self._view = LineView(self.told, SERVING, title="serving")
-        self.parts = RunParts(config, self.folder, self._view, users=self.users)
-        self.parts.policy.make_engine = StubEngine
+        self.services = RunServices(config, self.folder, self._view, users=self.users)
+        self.services.policy.make_engine = StubEngine
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[PolicyAddress]:
         async with AsyncExitStack() as stack:
             service = Service(
-                self._config, self.parts, self._view, self.users,
+                self._config, self.services, self._view, self.users,
                 key_place=key_place(self._config, self.folder),
             )  # fmt: skip
             stack.push_async_callback(service.reported)
@@ -155,7 +155,7 @@ class Serving:
             running = asyncio.create_task(service.run(stack))
             try:
                 await until(lambda: "ready: talk to" in self.told.getvalue())
-                yield self.parts.policy.address
+                yield self.services.policy.address
             finally:
                 running.cancel()
                 await asyncio.wait([running])
@@ -169,13 +169,13 @@ async def test_a_service_answers_judges_and_leaves_a_report(
     key = serving.users.add("ann")
     async with serving.running() as address:
         reply, _ = await said(address)
-        assert reply == digest(serving.parts.policy.own_model / WEIGHTS)
+        assert reply == digest(serving.services.policy.own_model / WEIGHTS)
         answer: list[Message] = [
             *HELLO, {"role": "assistant", "content": reply},
             {"role": "user", "content": "no, that is wrong"},
         ]  # fmt: skip
         await said(address, messages=answer)
-        store = serving.parts.policy.store
+        store = serving.services.policy.store
         await until(lambda: "verdict on turn 1: " in serving.told.getvalue())
         (verdicts,) = (await store.verdicts_of("s1")).values()
         assert [verdict.value for verdict in verdicts] == [-1]
@@ -214,15 +214,15 @@ class Renderer:
 async def test_a_teachers_prompt_is_rendered_by_whichever_engine_is_there(
     config: ServeConfig, tmp_path: Path
 ) -> None:
-    parts = Serving(config, tmp_path / "serve").parts
+    services = Serving(config, tmp_path / "serve").services
     gone, there = Renderer(99), Renderer(0)
-    parts.policy.fleet = Fleet([gone, there])  # type: ignore[list-item]
+    services.policy.fleet = Fleet([gone, there])  # type: ignore[list-item]
     turn = a_turn(prompt_ids_T=[1, 5], messages=HELLO)
     plain = len(str(HELLO[0]["content"]))
-    enhancer = parts.enhancer(JudgeConfig(hints=HintConfig(form="!{hint}")))
+    enhancer = services.enhancer(JudgeConfig(hints=HintConfig(form="!{hint}")))
     assert await enhancer.prompts(turn, ["ask"]) == ([1, plain + len("!ask")],)
     assert (gone.asked, there.asked) == (1, 2), "who failed is asked no more"
     alone = Renderer(1)
-    parts.policy.fleet = Fleet([alone])  # type: ignore[list-item]
+    services.policy.fleet = Fleet([alone])  # type: ignore[list-item]
     assert await enhancer.prompts(turn, ["ask"]) is not None
     assert alone.asked == 3, "there is nobody else to ask: it is waited for"

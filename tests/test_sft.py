@@ -344,7 +344,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(model: Path) -> None:
         finally:
             process.kill()
     assert process.returncode == 130
-    assert said.endswith("go on with: python -m clawrl_gym.sft resume=sft\n")
+    assert said.endswith("resume with: python -m clawrl_gym.sft resume=sft\n")
     assert last_checkpoint(Path("sft"))
 
 
@@ -463,7 +463,7 @@ REFUSED = [
     ("good.jsonl env=gui", r"got env without demonstrations, expected demonstrations=N"),
     ("good.jsonl data=good.jsonl", r"got good.jsonl and data="),
     ("good.jsonl bach=3", r"did you mean 'batch'\?"),
-    ("good.jsonl trainer=opd", r"got trainer=, which sft has not"),
+    ("good.jsonl trainer=opd", r"got trainer=, which sft does not have"),
     ("good.jsonl --config x.yaml", r"got --config, expected keys, or resume=FOLDER"),
     ("resume=nowhere", r"nowhere holds no run"),
     ("demonstrations=3 env.target=tests.guess_run:NumberEnv", r"has no oracle"),

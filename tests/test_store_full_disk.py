@@ -50,7 +50,7 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path: Path) -> None:
     acknowledged, message = child(tmp_path, "record")
     assert int(acknowledged) > 5
     assert message.startswith("cannot write to the run's database: ")
-    assert message.endswith("make room on the disk, then go on with resume=")
+    assert message.endswith("make room on the disk, then resume with resume=")
 
     async def reopen() -> int:
         store = Store.open(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 from clawrl_gym.core.jsonl import RotatedLines, read_json_lines
 from clawrl_gym.core.log_files import files_of_log
 from clawrl_gym.store import Store
-from clawrl_gym.ui.lessons import read_lesson_log
+from clawrl_gym.ui.distilled_turns import read_distill_log
 from tests.test_store import make_turn, make_verdict, reply, user
 from tests.test_store_delete import LOGS, files_with, fill, session
 
@@ -131,7 +131,7 @@ async def test_hints_are_read_from_all_files(tmp_path: Path) -> None:
         await store.add_verdict(make_verdict(turn_id, detail={"hints": [f"hint {turn_id}"]}))
     await store.close()
     assert len(files_of_log(tmp_path / LOGS[1])) > 2
-    assert len(read_lesson_log(tmp_path).hints) == 8
+    assert len(read_distill_log(tmp_path).hints) == 8
 
 
 @pytest.mark.parametrize("log_bytes", [500, 2**20])

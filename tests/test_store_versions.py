@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.core.jsonl import read_json_lines
-from clawrl_gym.core.types import Lesson
+from clawrl_gym.core.types import DistillTarget
 from clawrl_gym.store import Store, StoreReader, schema
 from clawrl_gym.store.rows import pack_floats, pack_ints
 from clawrl_gym.store.training import sample_columns
@@ -226,8 +226,8 @@ async def test_a_run_of_version_2_is_gone_on_with(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     tools: list[Any] = [turn.tools for turn in await store.turns_of("s1")]
     assert tools == [[], [], [{"name": "f"}]]
-    lesson = Lesson(1, 2, ([1, 9],))
-    taught = replace(LIVE_SAMPLE, turn_id=turn_id, distill_T=[0.0, 1.0, 1.0], lessons=(lesson,))
+    target = DistillTarget(1, 2, ([1, 9],))
+    taught = replace(LIVE_SAMPLE, turn_id=turn_id, distill_T=[0.0, 1.0, 1.0], distill_targets=(target,))
     (stored,) = await store.add_group(make_group(7), [taught])
     assert await store.samples_of_session("s1") == [replace(LIVE_SAMPLE, id=1), stored]
     assert await store.delete_session("s1")

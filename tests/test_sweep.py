@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from clawrl_gym import serve, train
-from clawrl_gym.cluster.others import other_envs
+from clawrl_gym.cluster.extra_evaluations import extra_evaluations
 from clawrl_gym.config import RunConfig, ServeConfig
 from clawrl_gym.config.compose import compose, groups_of, split_search_path
 from clawrl_gym.core.errors import ConfigError, ConfigErrors
@@ -51,7 +51,7 @@ def test_groups_of_ones_own_stand_beside_ours(own: Path, form: str) -> None:
 
 def test_what_is_measured_too_is_found_there(own: Path) -> None:
     config = compose("train", ["--config-dir", str(own), "eval.also=[short]"], RunConfig)
-    (other,) = other_envs(config)
+    (other,) = extra_evaluations(config)
     assert (other.name, other.config.max_turns) == ("short", 3)
 
 

@@ -13,12 +13,12 @@ import torch
 
 from clawrl_gym.config import DistillationConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
-from clawrl_gym.core.types import Lesson, Sample
+from clawrl_gym.core.types import DistillTarget, Sample
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.teacher import Teacher
-from tests.lessons import draw_ids, one_turn, two_turns
+from tests.distill_samples import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import VOCAB, make_samples, write_tiny_qwen3
 from tests.tiny_models import make_random_model
 
@@ -152,11 +152,11 @@ def test_lessons_are_told_apart_however_they_are_packed(model_dir: str, max_toke
     readings = make_teacher(model_dir, max_tokens=max_tokens).read(batch).of
     assert readings[1] is None
     for sample, reading in zip(batch, readings, strict=True):
-        for lesson in sample.lessons if reading else ():
+        for target in sample.distill_targets if reading else ():
             assert reading is not None
-            reply = sample.ids_T[lesson.start : lesson.start + lesson.length]
-            expected = full_logprobs(model_dir, lesson.prompts[0], reply)
-            first = sum(sample.mask_T[: lesson.start])
+            reply = sample.ids_T[target.start : target.start + target.length]
+            expected = full_logprobs(model_dir, target.prompts[0], reply)
+            first = sum(sample.mask_T[: target.start])
             np.testing.assert_allclose(
                 reading.teacher_M[first : first + len(reply)],
                 expected[range(len(reply)), reply],
@@ -259,23 +259,23 @@ def test_a_turn_without_a_token_to_learn_from_is_no_lesson(model_dir: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("lessons", "match"),
+    ("targets", "match"),
     [
-        ((Lesson(7, 12, (HINTED,)),), "tokens 7 to 19, expected a part of its 18"),
-        ((Lesson(0, 5, (HINTED,)),), "tokens 0 to 5"),
-        ((Lesson(7, 0, (HINTED,)),), "tokens 7 to 7"),
-        ((Lesson(7, 11, ()),), "without a prompt"),
-        ((Lesson(7, 11, (HINTED, [])),), "without a prompt"),
-        ((Lesson(7, 11, ([3, VOCAB],)),), f"token {VOCAB}, expected one of {VOCAB}"),
-        ((Lesson(7, 11, ([3, -1],)),), "token -1"),
-        ((Lesson(7, 10, (HINTED,)),), "outside of all lessons"),
-        ((), "outside of all lessons"),
+        ((DistillTarget(7, 12, (HINTED,)),), "tokens 7 to 19, expected a part of its 18"),
+        ((DistillTarget(0, 5, (HINTED,)),), "tokens 0 to 5"),
+        ((DistillTarget(7, 0, (HINTED,)),), "tokens 7 to 7"),
+        ((DistillTarget(7, 11, ()),), "without a prompt"),
+        ((DistillTarget(7, 11, (HINTED, [])),), "without a prompt"),
+        ((DistillTarget(7, 11, ([3, VOCAB],)),), f"token {VOCAB}, expected one of {VOCAB}"),
+        ((DistillTarget(7, 11, ([3, -1],)),), "token -1"),
+        ((DistillTarget(7, 10, (HINTED,)),), "outside of all distillation targets"),
+        ((), "outside of all distillation targets"),
     ],
 )
 def test_lessons_that_cannot_be_meant_are_refused(
-    model_dir: str, lessons: tuple[Lesson, ...], match: str
+    model_dir: str, targets: tuple[DistillTarget, ...], match: str
 ) -> None:
-    sample = replace(one_turn(REPLY, (HINTED,)), lessons=lessons)
+    sample = replace(one_turn(REPLY, (HINTED,)), distill_targets=targets)
     with pytest.raises(TrainerError, match=match):
         make_teacher(model_dir).read([sample])
 

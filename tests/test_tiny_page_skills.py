@@ -110,4 +110,4 @@ def test_bare_ones_hold_a_page_and_what_is_done_on_it(env: GuiEnv) -> None:
 def test_one_thing_of_a_request_is_all_of_a_reply() -> None:
     for number in NUMBERS:
         parts = compose("two", "train", number).plan.parts
-        assert all(len(part.deeds) == 1 for part in parts)
+        assert all(len(part.actions) == 1 for part in parts)

@@ -62,7 +62,7 @@ def test_the_second_of_two_things_is_only_done_when_a_person_has_answered():
     for number in NUMBERS:
         task_id = f"two-train-{number:06d}"
         second = compose("two", "train", number).plan.parts[1]
-        own = {second.deed().command, *in_two(second.deed().command)}
+        own = {second.action().command, *in_two(second.action().command)}
         for show in (ALL.show_led, ALL.show_one_after_the_other):
             conversation = show(task_id, random.Random(number))
             spoken = [i for i, text in enumerate(shown(conversation)) if "\n\n" in text]
@@ -81,7 +81,7 @@ def test_what_somebody_else_does_is_not_done():
         )
         own = [
             command in done or all(c in done for c in in_two(command))
-            for command in (part.deed().command for part in plan.parts)
+            for command in (part.action().command for part in plan.parts)
         ]
         assert sum(own) == 1, done
         firsts += own[0]

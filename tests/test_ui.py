@@ -124,7 +124,7 @@ def test_lines_tell_what_judge_and_teacher_did_and_no_word_that_was_taught() -> 
     view = LineView(out, TRAINING, total_steps=3, title="runs/x")
     view.step(1, {"train/reward": 0.5, "judge/hinted": 0.25, "judge/mean": -0.5,
                   "judge/abstained": 0.1, "teacher/gap_mean": -0.2})  # fmt: skip
-    view.taught((1, [("secret", 1.0)]))
+    view.distilled((1, [("secret", 1.0)]))
     text = out.getvalue()
     assert "verdict -0.500  abstained 10 %  hints 25 %  teacher gap -0.200" in text
     assert "secret" not in text

@@ -1,4 +1,4 @@
-"""Whose state the one learner has, call by call; `test_user_lines.py` has it learn."""
+"""Whose state the one learner has, call by call; `test_user_training.py` has it learn."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.run_folder.folder import RunFolder
-from clawrl_gym.serving.versions import return_to
+from clawrl_gym.serving.versions import rollback_to
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.store.users import Users
 from tests.fakes import FakeKeeper
@@ -112,7 +112,7 @@ def test_what_cannot_come_back_is_told(
     run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ConfigError, match=r"got version 7, expected one .*checkpoints: 1, 2"):
-        return_to(run, 7)
+        rollback_to(run, 7)
     assert rollback.main([str(tmp_path / "nowhere"), "1"]) == 2
     assert "holds no run" in capsys.readouterr().err
 
@@ -128,7 +128,7 @@ async def test_a_folder_in_use_is_asked_over_its_gateway(
     Users(run.path).add("anna")
     run.write(compose("serve", ["gateway.port=0"], ServeConfig))
     with pytest.raises(PolicyError, match=r"ask there, POST /v1/versions/1\?user=anna"):
-        await asyncio.to_thread(return_to, run, 1, "anna")
+        await asyncio.to_thread(rollback_to, run, 1, "anna")
     await store.close()
 
 
@@ -146,7 +146,7 @@ def test_a_version_is_pinned_by_name_comes_back_by_it_and_is_let_go(
     assert (code, "'best', expected a version or a name that is pinned: good" in why) == (2, True)
     assert said("7", "--pin", "late")[0] == said("--unpin", "late")[0] == 2
     assert said("good") == (0, "version 1 is back, as version 3\n")
-    assert said("--unpin", "good") == (0, "good is pinned no more\n")
+    assert said("--unpin", "good") == (0, "good is no longer pinned\n")
     for wrong in (["--pin", "good"], ["1", "--unpin", "good"], ["1", "--pin", "a", "--unpin", "a"]):
         with pytest.raises(SystemExit):
             rollback.main([str(run.path), *wrong])

@@ -12,7 +12,7 @@ import torch
 
 from clawrl_gym.config import DistillationConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
-from clawrl_gym.core.types import Lesson, Sample
+from clawrl_gym.core.types import DistillTarget, Sample
 from clawrl_gym.policy.models import picture_ids, sees
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import PackedModel
@@ -160,9 +160,9 @@ def test_the_file_of_weights_has_the_names_of_the_models_own(
 def test_a_teacher_sees_the_pictures_of_the_turn(model_dir: Path, images: Images) -> None:
     model = PackedModel(str(model_dir), "cpu", images=images)
     plain = seeing(model_dir, RED)
-    lesson = Lesson(len(plain.ids_T) - 4, 4, (plain.ids_T[:-4],), pictures=1)
+    target = DistillTarget(len(plain.ids_T) - 4, 4, (plain.ids_T[:-4],), pictures=1)
     sample = seeing(
-        model_dir, RED, lessons=(lesson,), distill_T=[0.0] * (len(plain.ids_T) - 4) + [1.0] * 4
+        model_dir, RED, distill_targets=(target,), distill_T=[0.0] * (len(plain.ids_T) - 4) + [1.0] * 4
     )
     (reading,) = Teacher(DistillationConfig(), model, model, 4096).read([sample]).of
     assert reading is not None

@@ -59,7 +59,7 @@ class Client:
             while version not in [kept["version"] for kept in await self.versions()]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
-    async def return_to(self, version: int) -> object:
+    async def rollback(self, version: int) -> object:
         async with self._http.post(f"{self._url}/v1/versions/{version}") as answer:
             return await answer.json()
 
@@ -99,7 +99,7 @@ async def test_a_service_learns_of_what_it_is_told_and_goes_back_to_what_it_was(
         assert [message["content"] for message in talk[1::2]] == ["4", "yes", "yes"]
         await client.until_kept(1)
         assert await client.say("s2", [], "Say 5.") == "1"
-        assert await client.return_to(0) == {"returned_to": 0, "version": 2}
+        assert await client.rollback(0) == {"returned_to": 0, "version": 2}
         assert await client.say("s3", [], "Say 6.") == "2"
         kept = await client.versions()
         assert await client.delete("s1") == 200

@@ -153,7 +153,7 @@ def test_ctrl_c_ends_the_command_with_all_that_it_started(
     below = descendants(run.pid)
     output = runs.interrupt(run)
     assert run.returncode == 130
-    assert output.endswith(f"go on with: python -m clawrl_gym.train resume={folder}\n")
+    assert output.endswith(f"resume with: python -m clawrl_gym.train resume={folder}\n")
     assert "Traceback" not in output
     assert runs.still_alive(below) == set()
 

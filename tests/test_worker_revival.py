@@ -67,7 +67,7 @@ async def test_a_worker_that_ended_or_leaks_is_replaced_and_episodes_go_on(
             assert (await play(7))[0] is StopReason.POLICY_ERROR  # it started: nobody answers it
             notices = [(await play(seed))[2] for seed in range(101, 113)]
             cures = [notice for notice in notices if notice]
-            assert "its environments are made anew" in cures[0]
+            assert "its environments are recreated" in cures[0]
             assert "new environments freed nothing: it is replaced" in cures[1]
             assert (await play(8))[0] is StopReason.POLICY_ERROR
     finally:

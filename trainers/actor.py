@@ -1,6 +1,6 @@
 """The learner as a Ray actor. Its class is looked up in its own process, the only one that imports
 what it needs. On a machine that shares no folder with the driver, files come and go as
-shipments.
+transfers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.files import cache_root, private_files
 from clawrl_gym.core.plugins import LEARNERS
 from clawrl_gym.core.scratch import Scratch
-from clawrl_gym.core.shipment import Get, Put, Shipment, manifest_of, receive, send
+from clawrl_gym.core.transfer import Get, Put, Transfer, manifest_of, receive, send
 from clawrl_gym.core.types import StepStats
 from clawrl_gym.policy.device import torch_device
 from clawrl_gym.policy.model_cache import ModelCache
@@ -114,8 +114,8 @@ class LearnerAway:
         self._model = self._finder.find(source)
         return self._model is not None
 
-    def take_model(self, shipment: Shipment) -> None:
-        self._model = self._finder.take(shipment, self._get)
+    def take_model(self, transfer: Transfer) -> None:
+        self._model = self._finder.take(transfer, self._get)
 
     def begin(self, setup: LearnerSetup, device: Literal["auto", "cpu", "cuda"]) -> None:
         """Load the model on a device of this machine."""
@@ -132,31 +132,31 @@ class LearnerAway:
     def probe(self) -> Reading:
         return self._learner.probe()
 
-    def send_weights(self) -> Shipment:
+    def send_weights(self) -> Transfer:
         return self._sent(self._learner.save_weights)
 
-    def send_adapter(self) -> Shipment:
+    def send_adapter(self) -> Transfer:
         return self._sent(self._learner.save_adapter)
 
-    def send_checkpoint(self) -> Shipment:
+    def send_checkpoint(self) -> Transfer:
         return self._sent(self._learner.save_checkpoint)
 
-    def load_checkpoint(self, shipment: Shipment) -> None:
+    def load_checkpoint(self, transfer: Transfer) -> None:
         with private_files(), Scratch("learner") as scratch:
-            receive(shipment, scratch / "checkpoint", self._get)
+            receive(transfer, scratch / "checkpoint", self._get)
             self._learner.load_checkpoint(str(scratch / "checkpoint"))
 
-    def use(self, user: str, shipment: Shipment | None) -> None:
-        if shipment is None:
+    def use(self, user: str, transfer: Transfer | None) -> None:
+        if transfer is None:
             return self._learner.use(user, None)
         with private_files(), Scratch("learner") as scratch:
-            receive(shipment, scratch / "checkpoint", self._get)
+            receive(transfer, scratch / "checkpoint", self._get)
             self._learner.use(user, str(scratch / "checkpoint"))
 
     def forget(self, user: str) -> None:
         self._learner.forget(user)
 
-    def _sent(self, save: Callable[[str], None]) -> Shipment:
+    def _sent(self, save: Callable[[str], None]) -> Transfer:
         with private_files(), Scratch("learner") as scratch:
             save(str(scratch / "saved"))
             return send(manifest_of(files_below(scratch / "saved")), self._put)

@@ -1,12 +1,12 @@
 """Base of all algorithms: a subclass gives each turn its term; the base puts it on tokens.
 
-An algorithm of your own is a class that extends `Algorithm` and writes `terms`; take it with
+An algorithm of your own is a class that extends `Algorithm` and writes `weights`; take it with
 `trainer.algorithm=my_pkg.module:Mine`. One number for a turn weighs all its tokens; a list weighs
 each of them.
 
-An algorithm sees rewards, verdicts, lessons and segments and returns samples; it knows no model and
-no environment, and the learner knows no algorithm. Only turns with a term are trained on, and only
-their tokens are counted.
+An algorithm sees rewards, verdicts, distillation targets and segments and returns samples; it knows
+no model and no environment, and the learner knows no algorithm. Only turns with a term are trained
+on, and only their tokens are counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.errors import TrainerError, boundary
 from clawrl_gym.core.plugins import ALGORITHMS
-from clawrl_gym.core.types import Compared, Episode, Group, Lesson, Sample, Verdict
+from clawrl_gym.core.types import Compared, DistillTarget, Episode, Group, Sample, Verdict
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment
@@ -38,7 +38,7 @@ Weight = float | Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class TurnWeights:
     """Contribution of one turn to the loss."""
 
     advantage: Weight = 0.0
@@ -50,7 +50,7 @@ class Term:
     size of all advantages, so an update of weak evidence alone gets a smaller learning rate."""
 
 
-Terms = dict[int, Term]
+WeightsByTurn = dict[int, TurnWeights]
 """Terms of one episode, by `Turn.index`. A turn that is not there is context only; one whose
 weights are 0 still counts in the mean over tokens."""
 
@@ -59,7 +59,7 @@ class Algorithm(ABC):
     """Base of all algorithms."""
 
     needs_hints: bool = False
-    """Verdicts must come with hints, and `stamp` gets prompts that hold them."""
+    """Verdicts must come with hints, and `make_samples` gets prompts that hold them."""
     reward_weight: float = 1.0
     """Weight of rewards in its samples; 0: it follows hints alone."""
     compares_episodes: bool = True
@@ -81,16 +81,16 @@ class Algorithm(ABC):
         return cls.needs_hints
 
     @abstractmethod
-    def terms(
+    def weights(
         self,
         group: Group,
         segments_G: list[list[Segment]],
         verdicts_G: Sequence[Verdicts],
         prompts_G: Sequence[Prompts],
-    ) -> list[Terms]:
-        """Terms of each episode's turns; all lists belong to `group.episodes_G`, in order."""
+    ) -> list[WeightsByTurn]:
+        """Weights of each episode's turns; all lists belong to `group.episodes_G`, in order."""
 
-    def stamp(
+    def make_samples(
         self,
         group: Group,
         segments_G: list[list[Segment]],
@@ -100,18 +100,18 @@ class Algorithm(ABC):
         """Samples of a whole group; a group that teaches nothing gives none and is counted."""
         all_verdicts_G: Sequence[Verdicts] = verdicts_G or [{} for _ in segments_G]
         all_prompts_G: Sequence[Prompts] = prompts_G or [{} for _ in segments_G]
-        with boundary(TrainerError, f"{type(self).__name__}.terms"):
-            terms_G = self.terms(group, segments_G, all_verdicts_G, all_prompts_G)
-        _check_terms(terms_G, len(segments_G), type(self).__name__)
+        with boundary(TrainerError, f"{type(self).__name__}.weights"):
+            weights_G = self.weights(group, segments_G, all_verdicts_G, all_prompts_G)
+        _check_weights(weights_G, len(segments_G), type(self).__name__)
         samples = []
-        for episode, segments, terms, prompts in zip(
-            group.episodes_G, segments_G, terms_G, all_prompts_G, strict=True
+        for episode, segments, weights, prompts in zip(
+            group.episodes_G, segments_G, weights_G, all_prompts_G, strict=True
         ):
             for segment in segments:
                 if not any(segment.mask_T):
                     self.counts["empty_segments"] += 1
-                elif terms.keys() & set(segment.turn_indices):
-                    samples.append(make_sample(group, episode, segment, terms, prompts))
+                elif weights.keys() & set(segment.turn_indices):
+                    samples.append(make_sample(group, episode, segment, weights, prompts))
         return samples
 
     def compared(self) -> list[Compared]:
@@ -122,19 +122,19 @@ class Algorithm(ABC):
         """Replay what an earlier process compared, in its order, so that terms are as they were."""
 
 
-def _check_terms(terms_G: object, episodes: int, name: str) -> None:
-    """Raises TrainerError for anything but one `Terms` for each episode."""
-    if not isinstance(terms_G, list) or len(terms_G) != episodes:
-        count = f" of {len(terms_G)}" if isinstance(terms_G, list) else ""
+def _check_weights(weights_G: object, episodes: int, name: str) -> None:
+    """Raises TrainerError for anything but one `WeightsByTurn` for each episode."""
+    if not isinstance(weights_G, list) or len(weights_G) != episodes:
+        count = f" of {len(weights_G)}" if isinstance(weights_G, list) else ""
         raise TrainerError(
-            f"got a {type(terms_G).__name__}{count} of {name}.terms, expected a list of "
-            f"{episodes}: the terms of each episode of the group"
+            f"got a {type(weights_G).__name__}{count} of {name}.weights, expected a list of "
+            f"{episodes}: the weights of each episode of the group"
         )
-    for terms in terms_G:
-        if not isinstance(terms, dict) or not all(isinstance(t, Term) for t in terms.values()):
+    for weights in weights_G:
+        if not isinstance(weights, dict) or not all(isinstance(t, TurnWeights) for t in weights.values()):
             raise TrainerError(
-                f"got {terms!r:.200} as the terms of an episode of {name}, expected a dict of Term "
-                "by the index of the turn"
+                f"got {weights!r:.200} as the weights of an episode of {name}, expected a dict of "
+                "TurnWeights by the index of the turn"
             )
 
 
@@ -142,16 +142,16 @@ def make_sample(
     group: Group,
     episode: Episode,
     segment: Segment,
-    terms: Mapping[int, Term],
+    weights: Mapping[int, TurnWeights],
     prompts: Prompts | None = None,
 ) -> Sample:
     """A sample whose sampled tokens carry the term of their turn; other turns are context only."""
-    inside = {turn: terms[turn] for turn in segment.turn_indices if turn in terms}
-    lessons, weights = _lessons(segment, inside, prompts or {})
+    inside = {turn: weights[turn] for turn in segment.turn_indices if turn in weights}
+    targets, distill_T = _distill_targets(segment, inside, prompts or {})
     advantages_T = _on_tokens(
-        segment, {turn: term.advantage for turn, term in inside.items()}, "advantage"
+        segment, {turn: weight.advantage for turn, weight in inside.items()}, "advantage"
     )
-    strength = _strength(segment, inside, advantages_T, weights)
+    strength = _strength(segment, inside, advantages_T, distill_T)
     return Sample(
         session_id=episode.session_id,
         group_id=group.id,
@@ -164,8 +164,8 @@ def make_sample(
         versions_T=segment.versions_T,
         advantages_T=advantages_T,
         reward=0.0 if episode.reward is None else episode.reward,
-        distill_T=weights,
-        lessons=lessons,
+        distill_T=distill_T,
+        distill_targets=targets,
         pictures=segment.pictures,
         strength=strength,
         temperature=segment.temperature,
@@ -173,41 +173,41 @@ def make_sample(
 
 
 def _strength(
-    segment: Segment, terms: Terms, advantages_T: list[float], distill_T: list[float]
+    segment: Segment, weights: WeightsByTurn, advantages_T: list[float], distill_T: list[float]
 ) -> float:
     """Strength of the whole sample; distilled tokens count as strong."""
-    for turn, term in terms.items():
-        if not 0 < term.strength <= 1:
+    for turn, weight in weights.items():
+        if not 0 < weight.strength <= 1:
             raise TrainerError(
-                f"the algorithm gave turn {turn} the strength {term.strength!r}, expected one in "
+                f"the algorithm gave turn {turn} the strength {weight.strength!r}, expected one in "
                 "(0, 1]"
             )
-    if all(term.strength == 1 for term in terms.values()):
+    if all(weight.strength == 1 for weight in weights.values()):
         return 1.0
-    taught = sum(map(abs, distill_T))
+    distilled = sum(map(abs, distill_T))
     sizes_T = [abs(advantage) for advantage in advantages_T]
     strong = sum(
-        size * terms[turn].strength
+        size * weights[turn].strength
         for size, turn in zip(sizes_T, segment.turns_T, strict=True)
-        if turn in terms
+        if turn in weights
     )
-    whole = sum(sizes_T) + taught
-    return (strong + taught) / whole if whole else 1.0
+    whole = sum(sizes_T) + distilled
+    return (strong + distilled) / whole if whole else 1.0
 
 
-def _lessons(
-    segment: Segment, terms: Terms, prompts: Prompts
-) -> tuple[tuple[Lesson, ...], list[float]]:
+def _distill_targets(
+    segment: Segment, weights: WeightsByTurn, prompts: Prompts
+) -> tuple[tuple[DistillTarget, ...], list[float]]:
     """Lessons for a teacher, one for each turn that is distilled, and the weights of its tokens."""
-    distilled = {turn: term.distill for turn, term in terms.items() if _is_any(term.distill)}
+    distilled = {turn: weight.distill for turn, weight in weights.items() if _is_any(weight.distill)}
     if not distilled:
         return (), []
-    lessons = []
+    targets = []
     for turn in distilled:
         start, length = segment.spans[turn]
         pictures = segment.picture_counts.get(turn, 0)
-        lessons.append(Lesson(start, length, prompts[turn], pictures))
-    return tuple(lessons), _on_tokens(segment, distilled, "distill")
+        targets.append(DistillTarget(start, length, prompts[turn], pictures))
+    return tuple(targets), _on_tokens(segment, distilled, "distill")
 
 
 def _is_any(weight: Weight) -> bool:

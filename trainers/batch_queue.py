@@ -92,7 +92,7 @@ class _QueuedGroup:
     samples: list[Sample]
     oldest_version: int
     """Oldest version of any token that was sampled for it."""
-    lessons: int
+    with_signal: int
     """Number of samples that teach something."""
     since_s: float
     number: int = -1
@@ -114,13 +114,13 @@ class _QueuedGroup:
         oldest = min(map(_oldest_version, samples), default=-1)
         user = user_of(samples[0].session_id) if samples else OWNER
         return cls(
-            samples, oldest, sum(map(teaches, samples)), time.monotonic(), number, user,
+            samples, oldest, sum(map(has_signal, samples)), time.monotonic(), number, user,
             sum(map(influence_of, samples)), is_solved, idle=idle,
         )  # fmt: skip
 
     def empty(self) -> None:
         """Drop the samples; the place stays, so that a resumed run forms the same batches."""
-        self.samples, self.lessons, self.is_withdrawn = [], 0, True
+        self.samples, self.with_signal, self.is_withdrawn = [], 0, True
 
 
 class BatchQueue:
@@ -195,7 +195,7 @@ class BatchQueue:
         teaching = [waiting for waiting in self._waiting if self._effective(waiting)]
         fitting = set(share.fitting([_candidate(waiting) for waiting in teaching], None))
         held = [waiting for at, waiting in enumerate(teaching) if at not in fitting]
-        return sum((Counter({one.user: one.lessons}) for one in held), Counter[str]())
+        return sum((Counter({one.user: one.with_signal}) for one in held), Counter[str]())
 
     def restore(self, groups: list[list[Sample]], numbers: Sequence[int] | None = None) -> None:
         """Queue groups that an earlier process accepted and no update used, in their order, with
@@ -235,9 +235,9 @@ class BatchQueue:
             self.counters["samples/dropped_taken_back"] += len(group.samples)
             group.empty()
         share = self._share
-        if share is None or not share.is_bounded(group.user) or not group.lessons:
+        if share is None or not share.is_bounded(group.user) or not group.with_signal:
             return
-        of_user = [one for one in self._waiting if one.user == group.user and one.lessons]
+        of_user = [one for one in self._waiting if one.user == group.user and one.with_signal]
         if len(of_user) > _MOST_HELD:
             self.counters["samples/dropped_over_share"] += len(of_user[0].samples)
             of_user[0].empty()
@@ -321,7 +321,7 @@ class BatchQueue:
             return 0
         oldest = min(group.oldest_version for group in waiting)
         updates_left = self._max_staleness - (self.version - oldest) + 1
-        return math.ceil(sum(group.lessons for group in waiting) / updates_left)
+        return math.ceil(sum(group.with_signal for group in waiting) / updates_left)
 
     def _whole(self, rule: ByGroups) -> int:
         """Number of groups from the front that hold as many as a batch needs.
@@ -334,14 +334,14 @@ class BatchQueue:
         most = _MOST_TRIES * rule.groups
         teaching = 0
         for groups, waiting in enumerate(self._waiting, 1):
-            teaching += waiting.lessons > 0
+            teaching += waiting.with_signal > 0
             if teaching == rule.groups or groups == most:
                 return groups
         return 0
 
     def _holds_place(self, waiting: _QueuedGroup) -> bool:
         """Whether a group counts towards a batch, so that no other is collected instead."""
-        return not (isinstance(self._rule, ByGroups) and self._rule.dynamic) or waiting.lessons > 0
+        return not (isinstance(self._rule, ByGroups) and self._rule.dynamic) or waiting.with_signal > 0
 
     def _flush_in_s(self, rule: ByTurns) -> float:
         if rule.share is not None:
@@ -386,7 +386,7 @@ class BatchQueue:
                 self.counters["samples/dropped_stale"] += len(waiting.samples)
             else:
                 samples += waiting.samples
-            if waiting.lessons or waiting.is_withdrawn or is_stale:
+            if waiting.with_signal or waiting.is_withdrawn or is_stale:
                 continue
             if waiting.idle == EQUAL:
                 equal += 1
@@ -397,7 +397,7 @@ class BatchQueue:
         return Batch(number, groups, samples, outstanding, equal, solved, idle)
 
     def _effective(self, waiting: _QueuedGroup) -> int:
-        return 0 if self._is_stale(waiting) else waiting.lessons
+        return 0 if self._is_stale(waiting) else waiting.with_signal
 
     def _is_stale(self, waiting: _QueuedGroup) -> bool:
         return self.version - waiting.oldest_version > self._max_staleness
@@ -411,7 +411,7 @@ class BatchQueue:
         return dropped
 
 
-def teaches(sample: Sample) -> bool:
+def has_signal(sample: Sample) -> bool:
     """Whether any term of the loss has a weight on one of its tokens."""
     return any(sample.advantages_T) or any(sample.distill_T)
 
@@ -422,7 +422,7 @@ def _is_of(sample: Sample, versions: range) -> bool:
 
 
 def _candidate(waiting: _QueuedGroup) -> Candidate:
-    return Candidate(waiting.user, waiting.lessons, waiting.influence)
+    return Candidate(waiting.user, waiting.with_signal, waiting.influence)
 
 
 def _oldest_version(sample: Sample) -> int:

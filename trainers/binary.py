@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Compared, Group, Verdict
 from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline, source_in
-from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.trainers.algorithm import Algorithm, Prompts, TurnWeights, Verdicts, WeightsByTurn
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment
@@ -48,14 +48,14 @@ class Binary(Algorithm):
     def from_config(cls, config: TrainerConfig, group_size: int | None) -> Algorithm:
         return cls(config.baseline_decay)
 
-    def terms(
+    def weights(
         self,
         group: Group,
         segments_G: list[list[Segment]],
         verdicts_G: Sequence[Verdicts],
         prompts_G: Sequence[Prompts],
-    ) -> list[Terms]:
-        terms_G: list[Terms] = []
+    ) -> list[WeightsByTurn]:
+        weights_G: list[WeightsByTurn] = []
         for episode, segments, verdicts in zip(
             group.episodes_G, segments_G, verdicts_G, strict=True
         ):
@@ -63,11 +63,11 @@ class Binary(Algorithm):
                 turn for segment in segments if any(segment.mask_T) for turn in segment.turn_indices
             ]
             if verdicts or episode.reward is None:
-                terms_G.append(self._judged(turns, verdicts, group.task.env))
+                weights_G.append(self._judged(turns, verdicts, group.task.env))
             else:
-                terms_G.append(self._by_outcome(turns, episode.reward, group.task.env))
-        self.counts["used" if any(terms_G) else "neutral"] += 1
-        return terms_G
+                weights_G.append(self._by_outcome(turns, episode.reward, group.task.env))
+        self.counts["used" if any(weights_G) else "neutral"] += 1
+        return weights_G
 
     def compared(self) -> list[Compared]:
         return self._baseline.take_news()
@@ -75,14 +75,14 @@ class Binary(Algorithm):
     def replay(self, rewards: Iterable[Compared]) -> None:
         self._baseline.replay(rewards)
 
-    def _judged(self, turns: list[int], verdicts: Verdicts, env: str) -> Terms:
-        terms: Terms = {}
+    def _judged(self, turns: list[int], verdicts: Verdicts, env: str) -> WeightsByTurn:
+        weights: WeightsByTurn = {}
         for turn in turns:
             verdict = verdicts.get(turn)
             if verdict is not None and verdict.reward:
                 advantage = self._advantage(verdict, verdict.reward, env)
-                terms[turn] = Term(advantage, strength=verdict.weight)
-        return terms
+                weights[turn] = TurnWeights(advantage, strength=verdict.weight)
+        return weights
 
     def _advantage(self, verdict: Verdict, reward: float, env: str) -> float:
         source = source_in(env, verdict.kind)
@@ -92,10 +92,10 @@ class Binary(Algorithm):
             advantage = math.copysign(LEAST, reward)
         return verdict.weight * advantage
 
-    def _by_outcome(self, turns: list[int], outcome: float, env: str) -> Terms:
+    def _by_outcome(self, turns: list[int], outcome: float, env: str) -> WeightsByTurn:
         if not turns:
             return {}
         source = source_in(env, OUTCOME)
         advantage = outcome - self._baseline.mean(source)
         self._baseline.add(source, outcome)
-        return dict.fromkeys(turns, Term(advantage)) if advantage else {}
+        return dict.fromkeys(turns, TurnWeights(advantage)) if advantage else {}

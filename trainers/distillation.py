@@ -29,7 +29,8 @@ def topk_logprobs(logits_MV: Tensor, log_z_M: Tensor, ids_MK: Tensor) -> Tensor:
 
 
 def topk_divergence(student_MK: Tensor, teacher_MK: Tensor, kind: Divergence) -> Tensor:
-    """(M,) divergences over the same K tokens; 0 where the teacher's log-probs are NaN (no lesson).
+    """(M,) divergences over the same K tokens; 0 where the teacher's log-probs are NaN (no
+    distillation target).
 
     reverse: KL(student || teacher) = sum_k p_k (log p_k - log q_k); forward: KL(teacher ||
     student); js: the mean of both against (p + q) / 2.

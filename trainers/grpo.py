@@ -18,7 +18,7 @@ from clawrl_gym.trainers.advantage import (
     group_advantages,
     is_constant,
 )
-from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.trainers.algorithm import Algorithm, Prompts, TurnWeights, Verdicts, WeightsByTurn
 from clawrl_gym.trainers.binary import Binary
 
 if TYPE_CHECKING:
@@ -57,38 +57,38 @@ class Grpo(Algorithm):
             config.leave_one_out,
         )
 
-    def terms(
+    def weights(
         self,
         group: Group,
         segments_G: list[list[Segment]],
         verdicts_G: Sequence[Verdicts],
         prompts_G: Sequence[Prompts],
-    ) -> list[Terms]:
+    ) -> list[WeightsByTurn]:
         """Terms of all turns of the rewarded episodes, or none when nothing tells these apart.
 
         An advantage may be 0: the turn still counts in the mean over the batch's tokens.
         """
-        terms_G: list[Terms] = [{} for _ in segments_G]
+        weights_G: list[WeightsByTurn] = [{} for _ in segments_G]
         played = zip(group.episodes_G, segments_G, verdicts_G, strict=True)
         rewarded = [at for at, (episode, _, _) in enumerate(played) if episode.reward is not None]
         rewards_G = [group.episodes_G[at].reward or 0.0 for at in rewarded]
         if len(rewards_G) < 2:
             self.counts["too_small"] += 1
-            return terms_G
+            return weights_G
         process_G = self._process.of(
             [segments_G[at] for at in rewarded], [verdicts_G[at] for at in rewarded], group.task.env
         )
         if is_constant(rewards_G):
-            if not any(term.advantage for terms in process_G for term in terms.values()):
+            if not any(weight.advantage for weights in process_G for weight in weights.values()):
                 self.counts["zero_variance"] += 1
-                return terms_G
+                return weights_G
             self.counts["process_only"] += 1
         self.counts["used"] += 1
         advantages_G = group_advantages(rewards_G, self.normalize_std, self.leave_one_out)
         for at, advantage, process in zip(rewarded, advantages_G, process_G, strict=True):
             turns = [turn for segment in segments_G[at] for turn in segment.turn_indices]
-            terms_G[at] = {turn: _term(advantage, process.get(turn)) for turn in turns}
-        return terms_G
+            weights_G[at] = {turn: _weights(advantage, process.get(turn)) for turn in turns}
+        return weights_G
 
     def compared(self) -> list[Compared]:
         return self._process.baseline.take_news()
@@ -97,10 +97,10 @@ class Grpo(Algorithm):
         self._process.baseline.replay(rewards)
 
 
-def _term(outcome: float, process: ProcessTerm | None) -> Term:
+def _weights(outcome: float, process: ProcessTerm | None) -> TurnWeights:
     """Both terms together; an outcome is strong evidence."""
     if process is None:
-        return Term(outcome)
+        return TurnWeights(outcome)
     size = abs(outcome) + abs(process.advantage)
     strong = abs(outcome) + abs(process.advantage) * process.strength
-    return Term(outcome + process.advantage, strength=strong / size if size else 1.0)
+    return TurnWeights(outcome + process.advantage, strength=strong / size if size else 1.0)

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 
 from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Compared, Group
-from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts, Weight
+from clawrl_gym.trainers.algorithm import (
+    Algorithm,
+    Prompts,
+    TurnWeights,
+    Verdicts,
+    Weight,
+    WeightsByTurn,
+)
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.opd import Opd
 
@@ -50,21 +57,21 @@ class Hybrid(Algorithm):
     def distils(cls, config: TrainerConfig) -> bool:
         return config.opd_weight > 0
 
-    def terms(
+    def weights(
         self,
         group: Group,
         segments_G: list[list[Segment]],
         verdicts_G: Sequence[Verdicts],
         prompts_G: Sequence[Prompts],
-    ) -> list[Terms]:
-        rewarded_G = self._rewards.terms(group, segments_G, verdicts_G, prompts_G)
-        taught_G = self._hints.terms(group, segments_G, verdicts_G, prompts_G)
+    ) -> list[WeightsByTurn]:
+        rewarded_G = self._rewards.weights(group, segments_G, verdicts_G, prompts_G)
+        distilled_G = self._hints.weights(group, segments_G, verdicts_G, prompts_G)
         if not self.reward_weight:
             rewarded_G = [{} for _ in rewarded_G]
-        self._count(any(rewarded_G), any(taught_G))
+        self._count(any(rewarded_G), any(distilled_G))
         return [
-            self._merged(rewarded, taught)
-            for rewarded, taught in zip(rewarded_G, taught_G, strict=True)
+            self._merged(rewarded, distilled)
+            for rewarded, distilled in zip(rewarded_G, distilled_G, strict=True)
         ]
 
     def compared(self) -> list[Compared]:
@@ -73,25 +80,25 @@ class Hybrid(Algorithm):
     def replay(self, rewards: Iterable[Compared]) -> None:
         self._rewards.replay(rewards)
 
-    def _merged(self, rewarded: Terms, taught: Terms) -> Terms:
-        nothing = Term()
+    def _merged(self, rewarded: WeightsByTurn, distilled: WeightsByTurn) -> WeightsByTurn:
+        nothing = TurnWeights()
         return {
-            turn: Term(
+            turn: TurnWeights(
                 _scaled(rewarded.get(turn, nothing).advantage, self.reward_weight),
-                taught.get(turn, nothing).distill,
+                distilled.get(turn, nothing).distill,
                 rewarded.get(turn, nothing).strength,
             )
-            for turn in sorted(rewarded.keys() | taught.keys())
+            for turn in sorted(rewarded.keys() | distilled.keys())
         }
 
-    def _count(self, rewarded: bool, taught: bool) -> None:
-        if not rewarded and not taught:
+    def _count(self, rewarded: bool, distilled: bool) -> None:
+        if not rewarded and not distilled:
             self.counts["neither"] += 1
             return
         self.counts["used"] += 1
         if not rewarded:
             self.counts["hints_only"] += 1
-        elif not taught:
+        elif not distilled:
             self.counts["rewards_only"] += 1
 
 

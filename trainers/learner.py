@@ -1,9 +1,9 @@
 """The learner: samples in, one update of the weights, weights out.
 
 Blind to the algorithm, whose class its process never sees: it gets the terms of the loss, and
-reads ids, behaviour log-probs, advantages and lessons. The proximal policy is always the learner
-itself before the update; what vLLM sampled with, however many versions ago, enters through the
-truncated importance weight, or as the loss reads it (`trainer.loss`).
+reads ids, behaviour log-probs, advantages and distillation targets. The proximal policy is always
+the learner itself before the update; what vLLM sampled with, however many versions ago, enters
+through the truncated importance weight, or as the loss reads it (`trainer.loss`).
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError, boundary
 from clawrl_gym.core.ownership import OWNER, OWNER_NAME
 from clawrl_gym.core.provenance import threads_of
-from clawrl_gym.core.types import Sample, StepStats, Taught
+from clawrl_gym.core.types import DistilledTurn, Sample, StepStats
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.adapter import write_adapter
+from clawrl_gym.trainers.adapter_state_cache import AdapterState, AdapterStateCache, in_memory
 from clawrl_gym.trainers.average import MovingAverage
 from clawrl_gym.trainers.capabilities import TORCH, LearnerCapabilities
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.limits import FiniteGradients, memory_errors
 from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.loss_function import build_loss
-from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
+from clawrl_gym.trainers.minibatch import Minibatch, distilled_turns_of, pack_loss, split
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.objectives import OF_A_TEACHER, checked_objectives
 from clawrl_gym.trainers.optimizer import strength_of
 from clawrl_gym.trainers.packing import Pack, make_packs, staleness
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.probing import probe_sample
-from clawrl_gym.trainers.resting import RestingState, RestingStates, in_memory
 from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.trainers.step_metrics import StepMetrics
 from clawrl_gym.trainers.supervised import SupervisedMetrics, supervised_loss
@@ -52,7 +52,7 @@ from clawrl_gym.trainers.weights import trained_weights
 if TYPE_CHECKING:
     from clawrl_gym.trainers.actor import LearnerSetup
 
-MAX_TAUGHT_TURNS = 4
+MAX_DISTILLED_TURNS = 4
 """Most distilled turns of a step that are returned for people to look at."""
 
 
@@ -115,7 +115,7 @@ class Learner:
         )
         self.user = OWNER
         """User whose adapter is trained now."""
-        self._resting = RestingStates()
+        self._adapter_states = AdapterStateCache()
         self.weights = trained_weights(self.model.net, learner)
         self._finite = FiniteGradients(learner.max_skipped)
         self.updates = 0
@@ -151,18 +151,18 @@ class Learner:
             self.trainer.max_tokens_per_pack,
             draw=random.Random(f"{self.seed}:{version}"),
         )
-        lessons = self.trainer.distillation
+        distillation = self.trainer.distillation
         watch = StepMetrics(
             version,
             self.objectives,
             self.trainer.tis_cap,
-            lessons.gap_clip if lessons.form == "sampled" else None,
+            distillation.gap_clip if distillation.form == "sampled" else None,
         )
-        taught: list[Taught] = []
+        distilled_turns: list[DistilledTurn] = []
         with memory_errors("for log-probs before the update", *self._limits):
             before = self._proximal(parts)
         for part, old in zip(parts, before, strict=True):
-            taught.extend(self._update(part, old, rate, watch, MAX_TAUGHT_TURNS - len(taught)))
+            distilled_turns.extend(self._update(part, old, rate, watch, MAX_DISTILLED_TURNS - len(distilled_turns)))
         self.updates += 1
         if self.average is not None and parts:
             self.average.follow()
@@ -172,7 +172,7 @@ class Learner:
         metrics["learner/lr"] = rate
         metrics["learner/skipped"] = float(self.skipped)
         metrics["learner/tokens_per_s"] = tokens / duration_s
-        return StepStats(metrics, tokens, duration_s, taught)
+        return StepStats(metrics, tokens, duration_s, distilled_turns)
 
     def supervised_step(self, samples: Sequence[Sample], update: int) -> StepStats:
         """Update once by maximum likelihood: the tokens that the masks mark become likelier.
@@ -225,7 +225,7 @@ class Learner:
         sample = probe_sample(self.model_dir, self.model.width, self.model.context)
         (pack,) = make_packs([sample], len(sample.ids_T))
         with torch.no_grad():
-            logprobs_M = self.model.unheated().score(pack).logprobs_M
+            logprobs_M = self.model.at_temperature_one().score(pack).logprobs_M
         return Reading(sample.ids_T, logprobs_M.tolist())
 
     def save_weights(self, folder: str) -> None:
@@ -291,34 +291,34 @@ class Learner:
                 f"got the turn of {user or OWNER_NAME} at a learner of all weights, expected one "
                 "with adapters (learner=lora): all share one set of weights"
             )
-        before, resting = self.user, self._resting_state()
-        self._resting.put(before, resting)
+        before, state = self.user, self._adapter_state()
+        self._adapter_states.put(before, state)
         self.user = user
         try:
             self._become(user, folder)
         except BaseException:  # else these weights would pass for the user's
-            self._resting.take(before)
+            self._adapter_states.take(before)
             self.user = before
-            self._go_on(resting)
+            self._go_on(state)
             raise
         self._finite = FiniteGradients(self.config.max_skipped)
 
     def _become(self, user: str, folder: str | None) -> None:
-        state = self._resting.take(user)
+        state = self._adapter_states.take(user)
         if state is not None:
             self._go_on(state)
         elif folder is not None:
             self.load_checkpoint(folder)
         else:
-            self._begin_as(self._resting.own())
+            self._begin_as(self._adapter_states.own())
 
     def forget(self, user: str) -> None:
         """Drop from memory all state of a user whose turn it is not."""
-        self._resting.take(user)
+        self._adapter_states.take(user)
 
-    def _resting_state(self) -> RestingState:
+    def _adapter_state(self) -> AdapterState:
         average = None if self.average is None else self.average.tensors
-        return RestingState(
+        return AdapterState(
             in_memory(self._trained()),
             in_memory(self.weights.state()),
             self.updates,
@@ -330,7 +330,7 @@ class Learner:
     def _trained(self) -> list[Tensor]:
         return [parameter for parameter in self.model.net.parameters() if parameter.requires_grad]
 
-    def _go_on(self, state: RestingState) -> None:
+    def _go_on(self, state: AdapterState) -> None:
         self._begin_as(state)
         self.weights.take_state(state.optimizer)
         self.updates, self.skipped = state.updates, state.skipped
@@ -338,7 +338,7 @@ class Learner:
         if self.average is not None and state.average is not None:
             self.average.load(state.average)
 
-    def _begin_as(self, state: RestingState) -> None:
+    def _begin_as(self, state: AdapterState) -> None:
         with torch.no_grad():
             for parameter, tensor in zip(self._trained(), state.trained, strict=True):
                 parameter.copy_(tensor)
@@ -391,18 +391,18 @@ class Learner:
         old: list[Tensor] | None,
         rate: float,
         watch: StepMetrics,
-        max_taught: int,
-    ) -> list[Taught]:
+        max_distilled_turns: int,
+    ) -> list[DistilledTurn]:
         """Make one optimizer step on a minibatch; returns some of its turns that were distilled."""
-        taught: list[Taught] = []
+        distilled_turns: list[DistilledTurn] = []
 
         def learn(index: int, pack: Pack) -> None:
             of_pack = self._learn(pack, part, None if old is None else old[index], watch)
-            taught.extend(islice(of_pack, max_taught - len(taught)))
+            distilled_turns.extend(islice(of_pack, max_distilled_turns - len(distilled_turns)))
 
         norm = self._optimize(part, rate, learn)
         watch.step(norm, strength_of(part.samples))
-        return taught
+        return distilled_turns
 
     def _optimize(
         self, part: Minibatch, rate: float, learn: Callable[[int, Pack], object]
@@ -429,7 +429,7 @@ class Learner:
 
     def _learn(
         self, pack: Pack, part: Minibatch, old_M: Tensor | None, watch: StepMetrics
-    ) -> Iterator[Taught]:
+    ) -> Iterator[DistilledTurn]:
         """Add a pack's gradient; yields its turns that were distilled."""
         scores = self.model.score(pack)
         if old_M is None:
@@ -441,7 +441,7 @@ class Learner:
         )
         terms.loss.backward()  # type: ignore[no-untyped-call]
         watch.pack(pack, scores, terms, old_M, mu_M)
-        return taught_turns(pack, part, terms)
+        return distilled_turns_of(pack, part, terms)
 
     def _reference(self, pack: Pack) -> Tensor | None:
         if self.first is None or self.trainer.kl_coef == 0:

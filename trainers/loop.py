@@ -59,7 +59,7 @@ class Update:
     batch: Batch
     stats: StepStats | None
     """None when the batch held no signal: the weights stayed."""
-    swap_pause_s: float
+    publish_pause_s: float
     waited_s: float
     checkpoint: str | None
     """Folder of the checkpoint; None: it was not due, or the weights do not serve."""
@@ -82,7 +82,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class _Return:
+class _RollbackRequest:
     """A request for the weights of an earlier version."""
 
     version: int
@@ -142,7 +142,7 @@ class TrainLoop:
         """Updates without a gradient, in a row."""
         self._owes_checkpoint = False
         """A checkpoint was due, and the weights that it would have held did not serve."""
-        self._returns: asyncio.Queue[_Return] = asyncio.Queue()
+        self._rollback_requests: asyncio.Queue[_RollbackRequest] = asyncio.Queue()
 
     async def run(
         self, version: int, steps: int, most_without_gradient: int | None = None
@@ -157,80 +157,80 @@ class TrainLoop:
                     return self._no_gradient
             return None
         finally:
-            while not self._returns.empty():
-                _fail(self._returns.get_nowait(), TrainerError("the run ended"))
+            while not self._rollback_requests.empty():
+                _fail(self._rollback_requests.get_nowait(), TrainerError("the run ended"))
 
     async def _once(self, version: int, steps: int) -> int:
         """Make one update, or roll back to an earlier version; returns the version from then on."""
         waited_from_s = time.time()
-        batch = await self._batch_or_return(version)
-        if isinstance(batch, _Return):
-            return await self._go_back(batch, version)
+        batch = await self._batch_or_rollback(version)
+        if isinstance(batch, _RollbackRequest):
+            return await self._rollback(batch, version)
         async with self._lock:
             waited_s = time.time() - waited_from_s
             self._timeline.add("train", "wait", waited_from_s, waited_from_s + waited_s)
             return await self._update(batch, version, waited_s, last=version + 1 == steps)
 
-    async def return_to(self, version: int) -> int:
+    async def rollback(self, version: int) -> int:
         """Have the weights of an earlier version serve again, once the current update is done;
         learning resumes from them. Returns the version that they serve as.
 
         Raises ConfigError for a version that is not kept, and what loading or publishing it raises.
         """
-        wish = _Return(version, asyncio.get_running_loop().create_future())
-        self._returns.put_nowait(wish)
-        return await wish.served_as
+        request = _RollbackRequest(version, asyncio.get_running_loop().create_future())
+        self._rollback_requests.put_nowait(request)
+        return await request.served_as
 
-    async def _batch_or_return(self, version: int) -> Batch | _Return:
+    async def _batch_or_rollback(self, version: int) -> Batch | _RollbackRequest:
         """Whichever comes first; an incomplete batch keeps waiting in its queue.
 
         Who wants to go back waits for one update at most, however many batches there are.
         """
-        if not self._returns.empty():
-            return self._returns.get_nowait()
+        if not self._rollback_requests.empty():
+            return self._rollback_requests.get_nowait()
         batching = asyncio.ensure_future(self._next_batch(version, version))
-        returning = asyncio.ensure_future(self._returns.get())
+        rolling_back = asyncio.ensure_future(self._rollback_requests.get())
         try:
-            await asyncio.wait({batching, returning}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({batching, rolling_back}, return_when=asyncio.FIRST_COMPLETED)
             if batching.done():
-                if returning.done():  # it is the next one
-                    self._returns.put_nowait(returning.result())
+                if rolling_back.done():  # it is the next one
+                    self._rollback_requests.put_nowait(rolling_back.result())
                 return await batching
-            return await returning
+            return await rolling_back
         finally:
-            for task in (batching, returning):
+            for task in (batching, rolling_back):
                 task.cancel()
-            await asyncio.gather(batching, returning, return_exceptions=True)
+            await asyncio.gather(batching, rolling_back, return_exceptions=True)
 
-    async def _go_back(self, wish: _Return, version: int) -> int:
+    async def _rollback(self, request: _RollbackRequest, version: int) -> int:
         """Serve and learn from an earlier version; returns the version from then on."""
         try:
             async with self._lock:
-                if wish.served_as.cancelled():
+                if request.served_as.cancelled():
                     return version
                 kept = self.kept_versions()
-                if wish.version not in kept or wish.version > version:
+                if request.version not in kept or request.version > version:
                     raise ConfigError(
-                        f"got version {wish.version}, expected one that is kept: "
+                        f"got version {request.version}, expected one that is kept: "
                         f"{', '.join(map(str, kept))}"
                     )
-                update = await self._return(version, wish.version)
+                update = await self._publish_earlier(version, request.version)
                 await asyncio.shield(self._on_update(update))
         except ConfigError as error:
-            _fail(wish, error)
+            _fail(request, error)
             return version
         except BaseException as error:
-            _fail(wish, error if isinstance(error, Exception) else TrainerError("the run ended"))
+            _fail(request, error if isinstance(error, Exception) else TrainerError("the run ended"))
             raise
-        if not wish.served_as.done():
-            wish.served_as.set_result(update.version)
+        if not request.served_as.done():
+            request.served_as.set_result(update.version)
         return update.version
 
     def kept_versions(self) -> list[int]:
         """Versions whose weights can serve again; 0 is what the run began with."""
         return self._kept.all()
 
-    async def _return(self, version: int, earlier: int) -> Update:
+    async def _publish_earlier(self, version: int, earlier: int) -> Update:
         new = version + 1
         with self._timeline.span("train", "return", version=new, to=earlier):
             if self._kept.needs_checkpoint(version):  # where it resumes if that fails
@@ -252,7 +252,7 @@ class TrainLoop:
             try:
                 if attempt:
                     await self._learner.restart(self._kept.checkpoint(earlier))
-                publication = publication or await self._published(new)
+                publication = publication or await self._publish_version(new)
                 if publication.refusal is None:
                     folder = await self._keep_again(earlier, new)
                 break
@@ -342,7 +342,7 @@ class TrainLoop:
         if batch.samples:
             await self._step(progress, batch.samples, version)
         if progress.publication is None:
-            progress.publication = await self._published(new)
+            progress.publication = await self._publish_version(new)
         # what a guard refuses goes back to the checkpoint before
         is_due = last or self._guard is not None
         if is_due or await asyncio.to_thread(self._kept.is_due, new):
@@ -413,7 +413,7 @@ class TrainLoop:
         progress.is_refused = True
         progress.events |= {REFUSED: 1.0} | {f"{REFUSED}/{name}": 1.0 for name in decision.guards}
 
-    async def _published(self, version: int) -> Publication:
+    async def _publish_version(self, version: int) -> Publication:
         """Publish the weights. A refused version leaves the older weights in service and gets no
         checkpoint: whoever resumes the run, or a version of it, takes one that served. Learning
         continues, and the next version is published again. Raises PolicyError when that happens
@@ -443,6 +443,6 @@ class TrainLoop:
         return publication
 
 
-def _fail(wish: _Return, error: Exception) -> None:
-    if not wish.served_as.done():
-        wish.served_as.set_exception(error)
+def _fail(request: _RollbackRequest, error: Exception) -> None:
+    if not request.served_as.done():
+        request.served_as.set_exception(error)

@@ -102,9 +102,9 @@ def learner_memory(
     """`longest`: tokens of the longest sequence, which has a pack of its own where it is longer
     than one."""
     adapter = learner.adapter
-    teaches = trainer.distillation.teacher if distils(trainer) else ""
-    foreign = bool(teaches) and trainer.distillation.is_another_model
-    first = adapter is None and (trainer.kl_coef > 0 or teaches == "frozen")
+    teacher = trainer.distillation.teacher if distils(trainer) else ""
+    foreign = bool(teacher) and trainer.distillation.is_another_model
+    first = adapter is None and (trainer.kl_coef > 0 or teacher == "frozen")
     trained = shape.parameters if adapter is None else adapter_parameters(adapter, shape)
     tokens = max(trainer.max_tokens_per_pack, longest)
     kept, backward = _of_layers(learner, shape, device)
@@ -116,7 +116,7 @@ def learner_memory(
         adapter=0.0 if adapter is None else 4 * trained / GIB,
         gradients=0.0 if learner.offload else 4 * trained / GIB,
         optimizer=0.0 if learner.offload else adam_bytes(learner) * trained / GIB,
-        others=(4 * shape.parameters * (foreign + first) + 4 * trained * (teaches == "average"))
+        others=(4 * shape.parameters * (foreign + first) + 4 * trained * (teacher == "average"))
         / GIB,
         activations=tokens * kept / GIB,
         logits=logits / GIB,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clawrl_gym.config import DistillationConfig
 from clawrl_gym.core.errors import TrainerError
-from clawrl_gym.core.types import Sample, Taught
+from clawrl_gym.core.types import DistilledTurn, Sample
 from clawrl_gym.trainers.distillation import topk_divergence
 from clawrl_gym.trainers.loss import LossSettings, LossTerms, policy_loss
 from clawrl_gym.trainers.packing import (
@@ -105,7 +105,7 @@ def pack_loss(
     )
 
 
-def taught_turns(pack: Pack, minibatch: Minibatch, terms: LossTerms) -> Iterator[Taught]:
+def distilled_turns_of(pack: Pack, minibatch: Minibatch, terms: LossTerms) -> Iterator[DistilledTurn]:
     """The pack's turns with the teacher's scores; nothing where it did not speak."""
     if terms.gap_M is None:
         return

@@ -126,11 +126,11 @@ class PackedModel:
         first._is_first = True
         return first
 
-    def unheated(self) -> PackedModel:
+    def at_temperature_one(self) -> PackedModel:
         """The model at temperature 1, without any sampling setting; it shares the memory."""
-        unheated = copy(self)
-        unheated.temperature, unheated._unspoken = 1.0, []
-        return unheated
+        model = copy(self)
+        model.temperature, model._unspoken = 1.0, []
+        return model
 
     def averaged(self, average: MovingAverage) -> PackedModel:
         """The model with the weights of `average`; it shares the memory."""

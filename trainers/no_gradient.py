@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from clawrl_gym.core.metrics import NO_GRADIENT, NO_GRADIENT_PREFIX
 from clawrl_gym.core.types import Group, Sample, StepStats, Verdict
 from clawrl_gym.trainers.advantage import is_constant
-from clawrl_gym.trainers.batch_queue import Batch, teaches
+from clawrl_gym.trainers.batch_queue import Batch, has_signal
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment
@@ -119,7 +119,7 @@ def idle_cause(
 
 def no_gradient(batch: Batch, stats: StepStats | None) -> NoGradient | None:
     """Why an update had no gradient; None where it had one."""
-    if not any(map(teaches, batch.samples)):
+    if not any(map(has_signal, batch.samples)):
         return _without_signal(batch)
     metrics = stats.metrics if stats else {}
     if metrics.get("learner/masked_share") == 1.0:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Group
-from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.trainers.algorithm import Algorithm, Prompts, TurnWeights, Verdicts, WeightsByTurn
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment
@@ -41,17 +41,17 @@ class Opd(Algorithm):
     def distils(cls, config: TrainerConfig) -> bool:
         return config.opd_weight > 0
 
-    def terms(
+    def weights(
         self,
         group: Group,
         segments_G: list[list[Segment]],
         verdicts_G: Sequence[Verdicts],
         prompts_G: Sequence[Prompts],
-    ) -> list[Terms]:
-        terms_G: list[Terms] = []
+    ) -> list[WeightsByTurn]:
+        weights_G: list[WeightsByTurn] = []
         for segments, prompts in zip(segments_G, prompts_G, strict=True):
             turns = [turn for segment in segments for turn in segment.turn_indices]
-            taught = [turn for turn in turns if prompts.get(turn)] if self._weight else []
-            terms_G.append({turn: Term(distill=self._weight) for turn in taught})
-        self.counts["used" if any(terms_G) else "no_hints"] += 1
-        return terms_G
+            distilled = [turn for turn in turns if prompts.get(turn)] if self._weight else []
+            weights_G.append({turn: TurnWeights(distill=self._weight) for turn in distilled})
+        self.counts["used" if any(weights_G) else "no_hints"] += 1
+        return weights_G

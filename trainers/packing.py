@@ -36,7 +36,8 @@ class TeacherScores:
     topk_teacher_MK: Floats | None = None
     """The teacher's log-probs of them; NaN where it said nothing."""
     prompts: tuple[int | None, ...] = ()
-    """Index of the prompt that it read for each of the sample's lessons; None: lesson left out."""
+    """Index of the prompt that it read for each of the sample's distillation targets; None:
+    distillation target left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ def _at(where: list[Ints], streams: Sequence[Sequence[float]]) -> NDArray[np.gen
 
 
 def _silence(count: int) -> TeacherScores:
-    """Scores of a sample without lessons."""
+    """Scores of a sample without distillation targets."""
     return TeacherScores(np.zeros(count, np.float32), np.full(count, math.nan, np.float32))
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from clawrl_gym.core.types import Lesson, Sample
+from clawrl_gym.core.types import DistillTarget, Sample
 
 _STREAMS = {
     "ids_T": np.int64,
@@ -47,7 +47,7 @@ class SampleBatch:
     distill_T: NDArray[np.float64]
     """Weight of the distillation term; 0 where no teacher is asked."""
     prompts_P: NDArray[np.int64]
-    """Ids of all prompts of all lessons."""
+    """Ids of all prompts of all distillation targets."""
     rest: tuple[Mapping[str, Any], ...]
     """Fields of each sample that are no stream, as JSON has them: the fields of `Sample` by their
     names; `distils`: whether it has a stream of distillation weights; `lessons`: of each `start`,
@@ -64,7 +64,7 @@ class SampleBatch:
             for name, kind in _STREAMS.items()
         }
         distill = [sample.distill_T or [0.0] * len(sample.ids_T) for sample in samples]
-        prompts = [p for s in samples for lesson in s.lessons for p in lesson.prompts]
+        prompts = [p for s in samples for target in s.distill_targets for p in target.prompts]
         return cls(
             lengths_N=np.array([len(sample.ids_T) for sample in samples], np.int64),
             distill_T=_end_to_end(distill, np.float64),
@@ -81,8 +81,8 @@ class SampleBatch:
             streams = {name: getattr(self, name)[place].tolist() for name in _STREAMS}
             fields = {name: rest[name] for name in _REST} | {"pictures": tuple(rest["pictures"])}
             distill_T = self.distill_T[place].tolist() if rest["distils"] else []
-            lessons = tuple(_lesson(lesson, prompts) for lesson in rest["lessons"])
-            samples.append(Sample(**streams, **fields, distill_T=distill_T, lessons=lessons))
+            targets = tuple(_distill_target(target, prompts) for target in rest["lessons"])
+            samples.append(Sample(**streams, **fields, distill_T=distill_T, distill_targets=targets))
             start += length
         return samples
 
@@ -121,19 +121,19 @@ def _end_to_end(streams: Sequence[Sequence[Any]], kind: type[np.generic]) -> NDA
 
 
 def _rest_of(sample: Sample) -> dict[str, Any]:
-    lessons = [
+    targets = [
         {
-            "start": lesson.start,
-            "length": lesson.length,
-            "pictures": lesson.pictures,
-            "lengths": [len(prompt) for prompt in lesson.prompts],
+            "start": target.start,
+            "length": target.length,
+            "pictures": target.pictures,
+            "lengths": [len(prompt) for prompt in target.prompts],
         }
-        for lesson in sample.lessons
+        for target in sample.distill_targets
     ]
     fields = {name: getattr(sample, name) for name in _REST}
-    return fields | {"distils": bool(sample.distill_T), "lessons": lessons}
+    return fields | {"distils": bool(sample.distill_T), "lessons": targets}
 
 
-def _lesson(rest: Mapping[str, Any], prompts: _Reader) -> Lesson:
+def _distill_target(rest: Mapping[str, Any], prompts: _Reader) -> DistillTarget:
     read = tuple(prompts.take(length) for length in rest["lengths"])
-    return Lesson(rest["start"], rest["length"], read, rest["pictures"])
+    return DistillTarget(rest["start"], rest["length"], read, rest["pictures"])

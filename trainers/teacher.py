@@ -1,11 +1,12 @@
 """The teacher: a policy that has read a hint, asked about tokens that were sampled without it.
 
-It reads exactly the sampled ids behind each prompt of a lesson, through the learner's own model
-code and temperature: of one model under one prompt both say the same. It has no gradient and is
-asked before the update. Where it said nothing its log-prob is NaN and the token's weight 0.
+It reads exactly the sampled ids behind each prompt of a distillation target, through the learner's
+own model code and temperature: of one model under one prompt both say the same. It has no gradient
+and is asked before the update. Where it said nothing its log-prob is NaN and the token's weight 0.
 
-With `baseline=control` the last prompt of a lesson holds a hint about something else. What is
-taught is then the policy's own word, moved by what the hint says and the other one does not:
+With `baseline=control` the last prompt of a distillation target holds a hint about something else.
+What is taught is then the policy's own word, moved by what the hint says and the other one does
+not:
 
     log q = log p + log T(hint) - log T(control)
 
@@ -24,7 +25,7 @@ import torch
 
 from clawrl_gym.config import DistillationConfig
 from clawrl_gym.core.errors import TrainerError
-from clawrl_gym.core.types import Sample, Taught
+from clawrl_gym.core.types import DistilledTurn, Sample
 from clawrl_gym.trainers.distillation import overlap, with_tail
 from clawrl_gym.trainers.packing import Floats, Ints, Pack, TeacherScores, make_packs, trainable
 
@@ -43,10 +44,10 @@ class TeacherReport:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """One prompt of a lesson, and the tokens of the lesson behind it."""
+    """One prompt of a distillation target, and the tokens of the distillation target behind it."""
 
     sample: int
-    lesson: int
+    target: int
     prompt: int
     is_control: bool
     tokens: slice
@@ -74,7 +75,8 @@ class _Answer:
 
 
 _BestAnswers = dict[tuple[int, int], tuple[_Question, _Answer]]
-"""The best question and answer of each lesson, by index of sample and lesson."""
+"""The best question and answer of each distillation target, by index of sample and distillation
+target."""
 
 
 class Teacher:
@@ -92,9 +94,10 @@ class Teacher:
         self._has_control = config.baseline == "control"
 
     def read(self, samples: Sequence[Sample]) -> TeacherReport:
-        """Ask about all lessons; of several prompts, the one closest to the student is followed.
+        """Ask about all distillation targets; of several prompts, the one closest to the student is
+        followed.
 
-        Lessons that do not fit the model's context teach nothing and are counted.
+        Distillation targets that do not fit the model's context teach nothing and are counted.
         """
         questions = list(self._questions(samples))
         several = any(question.prompt and not question.is_control for question in questions)
@@ -104,16 +107,16 @@ class Teacher:
         best: _BestAnswers = {}
         controls: dict[tuple[int, int], _Answer] = {}
         for question, answer in zip(questions, self._ask(questions, own, k), strict=True):
-            lesson = (question.sample, question.lesson)
+            target = (question.sample, question.target)
             if question.is_control:
-                controls[lesson] = answer
-            elif lesson not in best or _closer(answer, best[lesson][1]):
-                best[lesson] = question, answer
-        for lesson, control in controls.items():
-            if lesson in best:
-                question, answer = best[lesson]
+                controls[target] = answer
+            elif target not in best or _closer(answer, best[target][1]):
+                best[target] = question, answer
+        for target, control in controls.items():
+            if target in best:
+                question, answer = best[target]
                 student = own[question.sample].at(question.tokens)
-                best[lesson] = question, _moved(student, answer, control)
+                best[target] = question, _moved(student, answer, control)
         readings = [
             self._reading(index, sample, best, own) if any(sample.distill_T) else None
             for index, sample in enumerate(samples)
@@ -127,40 +130,40 @@ class Teacher:
             self._check(sample)
             learned = trainable(sample)
             where = np.flatnonzero(learned)
-            for number, lesson in enumerate(sample.lessons):
-                end = lesson.start + lesson.length
-                first, last = np.searchsorted(where, [lesson.start, end])
-                for place, prompt in enumerate(lesson.prompts if first < last else ()):
-                    if self._model.context and len(prompt) + lesson.length > self._model.context:
+            for number, target in enumerate(sample.distill_targets):
+                end = target.start + target.length
+                first, last = np.searchsorted(where, [target.start, end])
+                for place, prompt in enumerate(target.prompts if first < last else ()):
+                    if self._model.context and len(prompt) + target.length > self._model.context:
                         continue
                     sequence = _behind(
-                        prompt, sample, learned, slice(lesson.start, end), lesson.pictures
+                        prompt, sample, learned, slice(target.start, end), target.pictures
                     )
-                    is_control = self._has_control and 0 < place == len(lesson.prompts) - 1
+                    is_control = self._has_control and 0 < place == len(target.prompts) - 1
                     tokens = slice(first, last)
                     yield _Question(index, number, place, is_control, tokens, sequence)
 
     def _check(self, sample: Sample) -> None:
-        """Raises TrainerError for a sample with impossible lessons."""
+        """Raises TrainerError for a sample with impossible distillation targets."""
         covered = np.zeros(len(sample.ids_T), bool)
-        for lesson in sample.lessons:
-            end = lesson.start + lesson.length
-            if lesson.start < 1 or lesson.length < 1 or end > len(sample.ids_T):
+        for target in sample.distill_targets:
+            end = target.start + target.length
+            if target.start < 1 or target.length < 1 or end > len(sample.ids_T):
                 raise _refused(
                     sample,
-                    f"a lesson on the tokens {lesson.start} to {end}",
+                    f"a distillation target on the tokens {target.start} to {end}",
                     f"a part of its {len(sample.ids_T)} tokens, the first left out",
                 )
-            if not lesson.prompts or not all(lesson.prompts):
-                raise _refused(sample, "a lesson without a prompt", "at least one token to read")
-            covered[lesson.start : end] = True
-            highest = max(*map(max, lesson.prompts), *sample.ids_T[lesson.start : end])
-            lowest = min(*map(min, lesson.prompts), *sample.ids_T[lesson.start : end])
+            if not target.prompts or not all(target.prompts):
+                raise _refused(sample, "a distillation target without a prompt", "at least one token to read")
+            covered[target.start : end] = True
+            highest = max(*map(max, target.prompts), *sample.ids_T[target.start : end])
+            lowest = min(*map(min, target.prompts), *sample.ids_T[target.start : end])
             if lowest < 0 or highest >= self._width:
                 wrong = lowest if lowest < 0 else highest
                 raise _refused(sample, f"the token {wrong}", f"one of {self._width}")
         if (np.array(sample.distill_T)[~covered & np.array(trainable(sample))] != 0).any():
-            raise _refused(sample, "a weight of distillation outside of all lessons", "none there")
+            raise _refused(sample, "a weight of distillation outside of all distillation targets", "none there")
 
     def _own(
         self, samples: Sequence[Sample], questions: list[_Question], k: int
@@ -200,8 +203,8 @@ class Teacher:
         teacher_M = np.full(len(weights_M), math.nan, np.float32)
         ids_MK = np.zeros((len(weights_M), k), np.int64)
         topk_MK = np.full((len(weights_M), k), math.nan, np.float32)
-        prompts: list[int | None] = [None for _ in sample.lessons]
-        for number in range(len(sample.lessons)):
+        prompts: list[int | None] = [None for _ in sample.distill_targets]
+        for number in range(len(sample.distill_targets)):
             if (index, number) not in best:
                 continue
             question, answer = best[index, number]
@@ -219,17 +222,17 @@ class Teacher:
         return TeacherScores(weights_M, teacher_M, ids_MK, topk_MK, tuple(prompts))
 
 
-def show(sample: Sample, reading: TeacherScores, gaps_M: Floats) -> Iterator[Taught]:
+def show(sample: Sample, reading: TeacherScores, gaps_M: Floats) -> Iterator[DistilledTurn]:
     """Turns of a stored sample with the teacher's scores."""
     if sample.id is None:
         return
     where = np.flatnonzero(trainable(sample))
-    for lesson, prompt in zip(sample.lessons, reading.prompts, strict=True):
+    for target, prompt in zip(sample.distill_targets, reading.prompts, strict=True):
         if prompt is None:
             continue
-        first, last = np.searchsorted(where, [lesson.start, lesson.start + lesson.length])
+        first, last = np.searchsorted(where, [target.start, target.start + target.length])
         ids = [sample.ids_T[place] for place in where[first:last]]
-        yield Taught(sample.id, sample.turn_id, prompt, ids, gaps_M[first:last].tolist())
+        yield DistilledTurn(sample.id, sample.turn_id, prompt, ids, gaps_M[first:last].tolist())
 
 
 def _behind(
@@ -295,8 +298,8 @@ def _metrics(
         if reading is not None:
             learned = np.array(trainable(sample))
             too_long += sum(
-                prompt is None and bool(learned[lesson.start : lesson.start + lesson.length].any())
-                for lesson, prompt in zip(sample.lessons, reading.prompts, strict=True)
+                prompt is None and bool(learned[target.start : target.start + target.length].any())
+                for target, prompt in zip(sample.distill_targets, reading.prompts, strict=True)
             )
     metrics = {"teacher/too_long": float(too_long)}
     counted = [

@@ -48,7 +48,7 @@ class UserQueues:
         due_s = [queue.flush_in_s for queue in self._queues.values()]
         return min((s for s in due_s if not math.isnan(s)), default=math.nan)
 
-    def line_of(self, session_id: str) -> str:
+    def trained_user(self, session_id: str) -> str:
         """User whose weights learn from a session."""
         return user_of(session_id) if self._separate else OWNER
 
@@ -63,7 +63,7 @@ class UserQueues:
 
     def version(self, session_id: str) -> int:
         """The newest version of the weights that learn from a session."""
-        return self._queues.get(self.line_of(session_id), self.own).version
+        return self._queues.get(self.trained_user(session_id), self.own).version
 
     def restore(self, groups: Iterable[StoredGroup]) -> None:
         """Queue groups that an earlier process accepted and no update used.
@@ -82,8 +82,8 @@ class UserQueues:
         self, group: Group, samples: list[Sample], compared: Sequence[Compared]
     ) -> list[Sample]:
         """Store a group of one session and queue it; returns the samples as stored."""
-        line = self.line_of(group.episodes_G[0].session_id)
-        return await self.of(line).accept(group, samples, compared)
+        user = self.trained_user(group.episodes_G[0].session_id)
+        return await self.of(user).accept(group, samples, compared)
 
     @property
     def counters(self) -> Counter[str]:

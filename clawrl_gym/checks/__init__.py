@@ -1,6 +1,6 @@
-"""What this machine has of what clawrl_gym needs: looks and changes nothing.
+"""Checks of this machine for everything that clawrl_gym needs; they change nothing.
 
-A check says what it found and names the command that mends it. Imports neither torch nor vllm nor
+A check says what it found and names the command that fixes it. Imports neither torch nor vllm nor
 ray.
 """
 

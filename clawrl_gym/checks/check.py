@@ -9,7 +9,7 @@ from importlib.metadata import version as version_of
 
 
 class Status(StrEnum):
-    """What a check came to."""
+    """Result of a check."""
 
     OK = "ok"
     MISSING = "missing"
@@ -48,7 +48,7 @@ def _check(
 
 
 def version(name: str) -> str | None:
-    """Of an installed package, which is not imported; None when it is not installed."""
+    """Version of an installed package, which is not imported; None when it is not installed."""
     try:
         return version_of(name)
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""What the machine itself offers: processor, memory, disk, loopback, isolation, GPU."""
+"""Checks of the machine itself: processor, memory, disk, loopback, isolation, GPU."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check_shm(folder: Path) -> MachineCheck:
 
 
 def check_open_files() -> MachineCheck:
-    """How many files and connections a process may hold."""
+    """The limit of files and connections of a process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return optional(
         "open files", soft >= MIN_OPEN_FILES or soft < 0, f"{soft} (may be raised to {hard})",
@@ -89,7 +89,7 @@ def check_loopback() -> MachineCheck:
 
 
 def check_isolation() -> list[MachineCheck]:
-    """What sandboxes stand on, proved by starting one."""
+    """The means of isolating sandboxes, proved by starting one."""
     try:
         from clawrl_gym.envs.sandbox.bubblewrap import prove_isolation
         from clawrl_gym.envs.sandbox.isolation import isolation_report

@@ -1,4 +1,4 @@
-"""What is installed: Python, vLLM and the packages, the tiny policy, programs."""
+"""Checks of installed software: Python, vLLM and the packages, the tiny policy, programs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check_numa() -> MachineCheck:
 
 
 def check_git() -> MachineCheck:
-    """Some task families use git inside the sandbox."""
+    """Check for git, which some task families use inside the sandbox."""
     path = shutil.which("git", path="/usr/local/bin:/usr/bin:/bin")
     return required(
         "git", path is not None, path or "not installed below /usr", "tasks about git",
@@ -112,7 +112,7 @@ def check_browser() -> MachineCheck:
 
 
 def _downloaded() -> str:
-    """Some Chromium in Playwright's cache, if there is one."""
+    """A Chromium in Playwright's cache, if there is one."""
     cache = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "~/.cache/ms-playwright")).expanduser()
     paths = sorted(cache.glob("chromium*/*/*chrom*")) + sorted(cache.glob("chromium*/*/*shell*"))
     return str(paths[-1]) if paths else ""

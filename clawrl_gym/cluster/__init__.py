@@ -1,1 +1,1 @@
-"""Where the parts of a run live: Ray, its nodes, workers and actors."""
+"""Placement of a run's parts: Ray, its nodes, workers and actors."""

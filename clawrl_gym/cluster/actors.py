@@ -1,4 +1,4 @@
-"""What all actors of a cluster have in common: words for their ends, and plug-ins like ours."""
+"""Shared parts of all actors of a cluster: messages about their ends, and plug-ins like ours."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ async def compare_plugins(plugins: Mapping[str, str]) -> None:
 
 
 def why_ended(error: Exception) -> str:
-    """As far as Ray knows."""
+    """Reason of an actor's end, as far as Ray knows."""
     if "running low on memory" in str(error):
         return ": Ray killed it, for the machine was low on memory"
     return ": it was killed, its memory was full, or its code crashed or called os._exit"
 
 
 def last_line(error: Exception) -> str:
-    """What was raised in the other process; the traceback before it is in its log."""
+    """The error raised in the other process; the traceback before it is in its log."""
     return next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))

@@ -18,8 +18,8 @@ from clawrl_gym.cluster import machine
 from clawrl_gym.cluster.envs import check_env
 from clawrl_gym.cluster.nodes import Node, answer_of, placed_on
 from clawrl_gym.config import EnvConfig
+from clawrl_gym.core.archive import Archive, cache_folder, pack, unpack
 from clawrl_gym.core.errors import ConfigError, EnvError
-from clawrl_gym.core.parcel import Parcel, cache_folder, pack, unpack
 from clawrl_gym.rollout.stage import Stages
 
 _DESCRIBE_S = 90.0
@@ -27,7 +27,7 @@ _DESCRIBE_S = 90.0
 _PREPARE_S = 1800.0
 """Images may have to be made."""
 _CLOCK_S = 5.0
-"""By how much a clock may differ before people are told."""
+"""Seconds that a clock may differ before people are told."""
 
 
 class Admission:
@@ -47,10 +47,10 @@ class Admission:
         }
 
     async def _prepared(self, node: Node, sent: _SentTasks) -> EnvConfig:
-        parcels = await sent.parcels()
+        archives = await sent.archives()
         task = _task(prepare, node, max_retries=0)
         prepared: tuple[EnvConfig, list[str]] = await answer_of(
-            task.remote(sent.env, [*parcels], *parcels.values()), _PREPARE_S
+            task.remote(sent.env, [*archives], *archives.values()), _PREPARE_S
         )
         for note in prepared[1]:
             self._say(f"node {node.label}: {note}")
@@ -62,22 +62,22 @@ class _SentTasks:
 
     def __init__(self, env: EnvConfig) -> None:
         self.env = env
-        self._parcels: dict[str, Any] | None = None
+        self._archives: dict[str, Any] | None = None
         """References by the key that each is the value of."""
         self._packing = asyncio.Lock()
 
-    async def parcels(self) -> dict[str, Any]:
+    async def archives(self) -> dict[str, Any]:
         import ray
 
         async with self._packing:
-            if self._parcels is None:
-                packed = await asyncio.to_thread(parcels_of, self.env)
-                self._parcels = {key: ray.put(parcel) for key, parcel in packed.items()}
-        return self._parcels
+            if self._archives is None:
+                packed = await asyncio.to_thread(archives_of, self.env)
+                self._archives = {key: ray.put(archive) for key, archive in packed.items()}
+        return self._archives
 
 
 async def compare_machine(node: Node, say: Callable[[str], None]) -> None:
-    """Versions, which must be the same (ConfigError), and clocks, of which people are told."""
+    """Versions, which must be the same (ConfigError), and clocks, which are only reported."""
     import ray
 
     ray.cloudpickle.register_pickle_by_value(machine)  # it may be that nothing of ours is there
@@ -99,7 +99,7 @@ def _versions_here() -> dict[str, str]:
 
 
 def check_versions(there: dict[str, str], here: dict[str, str]) -> None:
-    """Raises ConfigError when something is another version there."""
+    """Raise ConfigError when something is another version there."""
     others = [name for name, version in here.items() if there.get(name) != version]
     if others:
         got = ", ".join(f"{name} {there.get(name)}" for name in others)
@@ -110,7 +110,7 @@ def check_versions(there: dict[str, str], here: dict[str, str]) -> None:
 
 
 def clock_line(there_s: float, began_s: float, took_s: float) -> str | None:
-    """What is to be said of a clock that was read at some moment in between; None: it is right."""
+    """A message about a clock that was read at some moment in between; None: it is right."""
     ahead_s = there_s - began_s
     if -_CLOCK_S < ahead_s < took_s + _CLOCK_S:
         return None
@@ -122,7 +122,7 @@ def clock_line(there_s: float, began_s: float, took_s: float) -> str | None:
     )
 
 
-def parcels_of(env: EnvConfig) -> dict[str, Parcel]:
+def archives_of(env: EnvConfig) -> dict[str, Archive]:
     """The files of its tasks on this machine, by the key that names them. Raises ConfigError."""
     named = {key: getattr(env, key) for key in env.task_keys}
     return {
@@ -133,15 +133,15 @@ def parcels_of(env: EnvConfig) -> dict[str, Parcel]:
     }
 
 
-def prepare(env: EnvConfig, keys: list[str], *parcels: Parcel) -> tuple[EnvConfig, list[str]]:
-    """On the node: the environment with its files here, proved by an episode's start; notes.
+def prepare(env: EnvConfig, keys: list[str], *archives: Archive) -> tuple[EnvConfig, list[str]]:
+    """Prepare a node: the environment with its files here, proved by an episode's start; notes.
 
     Raises ConfigError or EnvError.
     """
     notes: list[str] = []
     try:
         cache = cache_folder("tasks")
-        places = {key: str(unpack(p, cache)) for key, p in zip(keys, parcels, strict=True)}
+        places = {key: str(unpack(p, cache)) for key, p in zip(keys, archives, strict=True)}
     except OSError as error:
         raise EnvError(f"the files of its tasks cannot be written here: {error}") from error
     env = env.model_copy(update=places)

@@ -78,9 +78,9 @@ class Cluster:
         self.address = self._config.address
         """HOST:PORT of the head of a joined cluster."""
         self.host = "127.0.0.1"
-        """Where other nodes reach this one."""
+        """Address of this node for the others."""
         self.nodes: tuple[Node, ...] = ()
-        """Those of a joined cluster that live."""
+        """Living nodes of a joined cluster."""
         self.own_node: str | None = None
         """The id of this machine's node in a joined cluster."""
 
@@ -167,7 +167,7 @@ class Cluster:
         self.nodes = living_nodes()
 
     def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look who lives, until the cluster is not wanted any more."""
+        """Watch which nodes live, until the cluster is closed."""
         while not self._unwanted.wait(_LOOK_S):
             with contextlib.suppress(Exception):  # the head is away: `_watch` counts the seconds
                 nodes = living_nodes()
@@ -178,12 +178,12 @@ class Cluster:
         self.nodes, self._heard_s = nodes, time.monotonic()
         if self.own_node not in {node.id for node in nodes}:
             self.lose(
-                "Ray on this machine ended, so that the run is no part of its cluster any more"
+                "Ray on this machine ended, so the run is no longer part of its cluster"
             )
 
     @asynccontextmanager
     async def required(self) -> AsyncIterator[None]:
-        """What runs inside ends with a ClusterError when Ray ends under it."""
+        """End the block with a ClusterError when Ray ends under it."""
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch())
             yield
@@ -200,7 +200,7 @@ class Cluster:
             self._thread.join()
 
     def lose(self, why: str) -> None:
-        """What is `required` ends, for this reason."""
+        """End whatever is `required`, for this reason."""
         self._why_lost = self._why_lost or why
         self._lost.set()
 
@@ -250,7 +250,7 @@ def _has_crashed(folder: Path) -> bool:
 
 
 def _start_ray(folder: Path) -> None:
-    """With all that it and its actors put into temporary folders below `folder`."""
+    """Start Ray, with all that it and its actors put into temporary folders below `folder`."""
     joining.authenticate(secrets.token_hex(32))
     # Ray takes loopback for an address of the network, unless told that there is no other machine.
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -304,7 +304,7 @@ def _not_started(node: object, **settings: object) -> None:
 
 
 def _join_ray(member: Membership, modules: Iterable[str], folder: Path) -> None:
-    """Raises ConfigError where Ray is another version."""
+    """Join Ray. Raises ConfigError where it is another version."""
     redact.install([member.token])
     joining.authenticate(member.token)
     os.environ.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)

@@ -1,4 +1,4 @@
-"""What an engine's process on a node runs, and how chunks of files reach it: Ray's object store."""
+"""An engine's process on a node, and its way to get chunks of files: Ray's object store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clawrl_gym.cluster.actors import last_line
 from clawrl_gym.cluster.placement import EngineNeeds
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, PolicyError
-from clawrl_gym.core.shipment import Handle
+from clawrl_gym.core.transfer import Handle
 from clawrl_gym.policy.engine_classes import make_engine
 from clawrl_gym.policy.engine_host import EngineHost, MakeEngine
 
@@ -94,7 +94,7 @@ class Lost(ClawError):
 
 
 async def _answer(reference: Awaitable[T]) -> T:
-    """What an actor answers; its own errors as they were raised, its end as Lost."""
+    """An actor's answer; its own errors as they were raised, its end as Lost."""
     import ray.exceptions
 
     try:

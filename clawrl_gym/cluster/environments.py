@@ -44,7 +44,7 @@ class Worker(EpisodeRunner, Protocol):
 
 
 class Environments:
-    """As many environments as there are slots; an asynchronous context manager."""
+    """A pool of environments, one for each slot; an asynchronous context manager."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Environments:
     async def group(self, task: TaskRef, size: int, *, version: int = 0) -> Group:
         """`size` episodes of one task at once, to be compared; `version` is the policy's now.
 
-        An episode that infrastructure ended has the reward None: it is no part of a comparison.
+        An episode that infrastructure ended has the reward None: it takes no part in a comparison.
         """
         number = next(self._numbers)
         episodes_G = await asyncio.gather(

@@ -34,7 +34,7 @@ def settle(config: C, say: Callable[[str], None]) -> C:
 
 
 def stages_of(config: RunConfig) -> Stages:
-    """Where the episodes of a run are played, by the names of its environments."""
+    """Stages of a run's episodes, by the names of its environments."""
     usual_s = config.rollout.episode_timeout_s
     return {
         name: Stage(
@@ -45,7 +45,7 @@ def stages_of(config: RunConfig) -> Stages:
 
 
 def key_of(name: str) -> str:
-    """How the command line names the keys of one of a run's environments; none has no name."""
+    """Prefix of an environment's keys on the command line; empty for a run's only environment."""
     return f"mixture.{name}." if name else ""
 
 
@@ -96,7 +96,7 @@ def _is_foreign(config: EnvConfig) -> bool:
 
 
 def _name_of(config: EnvConfig) -> str:
-    """As the command line names it."""
+    """Its name on the command line."""
     for key in ("target", "id"):
         value = getattr(config, key, None)
         if value is not None:

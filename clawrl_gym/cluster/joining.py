@@ -19,7 +19,7 @@ from clawrl_gym.core.reach import why_closed
 
 TOKEN, TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 DEFAULT_TOKEN_FILE = "~/.ray/auth_token"
-"""Where Ray itself looks."""
+"""Ray's own default path."""
 _REACH_S = 3.0
 
 
@@ -31,7 +31,7 @@ def token_of(file: str | None, environment: Mapping[str, str] = os.environ) -> s
     try:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(
             f"got no token of the cluster ({path}: {why}), expected the one that its head was "
             f"started with: copy the head's {DEFAULT_TOKEN_FILE} here, set {TOKEN}, or give "
@@ -49,13 +49,13 @@ class Membership:
     address: str
     """HOST:PORT of the head."""
     host: str
-    """Of this machine, to the others."""
+    """This machine's address for the others."""
     token: str
 
 
 def membership(config: RayConfig) -> Membership:
-    """Of this machine in the cluster that is to be joined. Raises ConfigError for whatever is
-    wrong with it."""
+    """Membership of this machine in the cluster to join. Raises ConfigError for whatever is wrong
+    with it."""
     lines = [] if config.address == AUTO else list(_closed(config.address))
     try:
         token = token_of(config.token_file)
@@ -68,8 +68,8 @@ def membership(config: RayConfig) -> Membership:
     if not own:
         others = ", ".join(sorted(member["address"] for member in members)) or "none"
         raise ConfigError(
-            f"this machine is no node of the cluster at {address}, and a run begins on one of them "
-            f"({others}): join it first with python -m clawrl_gym.node --address={address}"
+            f"this machine is not a node of the cluster at {address}, and a run begins on one of "
+            f"them ({others}): join it first with python -m clawrl_gym.node --address={address}"
         )
     return Membership(address, own[0]["address"], token)
 
@@ -119,15 +119,15 @@ def _closed(address: str) -> Iterator[str]:
 
 
 def closed(address: str, why: str) -> str:
-    """What is said of an address where nothing listens."""
+    """The error for an address where nothing listens."""
     return (
         f"got the cluster's address {address}, where nothing answers ({why}): start its head first "
-        "(python -m clawrl_gym.node --head), or mend the address or the firewall between"
+        "(python -m clawrl_gym.node --head), or fix the address or the firewall between"
     )
 
 
 def authentication(token: str) -> dict[str, str]:
-    """What every process of a cluster has in its environment."""
+    """Environment variables that every process of a cluster has."""
     return {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", TOKEN: token}
 
 

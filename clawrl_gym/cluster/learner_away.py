@@ -15,10 +15,10 @@ from typing import Any, Literal, cast
 
 from clawrl_gym.cluster.engine_actor import fetch_chunk, put_chunk
 from clawrl_gym.cluster.ray_learner import RayLearner
-from clawrl_gym.core.errors import LearnerDied, ShipmentError, TrainerError
-from clawrl_gym.core.shipment import Shipment, manifest_of, receive, send
+from clawrl_gym.core.errors import LearnerDied, TrainerError, TransferError
+from clawrl_gym.core.transfer import Transfer, manifest_of, receive, send
 from clawrl_gym.core.whole_folder import begin_folder, end_folder
-from clawrl_gym.policy.depot import Depot
+from clawrl_gym.policy.transfer_store import TransferStore
 from clawrl_gym.trainers.actor import LearnerAway, LearnerSetup, files_below
 from clawrl_gym.trainers.published_version import PublishedVersion, Way
 
@@ -33,21 +33,21 @@ class RayLearnerAway(RayLearner):
     def __init__(
         self,
         setup: LearnerSetup,
-        depot: Depot,
+        transfer_store: TransferStore,
         device: Literal["auto", "cpu", "cuda"],
         place: Place,
         *,
         cache: Path | None = None,
     ) -> None:
-        """`depot` has the model; `device` is as configured: the learner's node decides."""
-        self._depot = depot
+        """`transfer_store` has the model; `device` is as configured: the learner's node decides."""
+        self._transfer_store = transfer_store
         self._device = device
         self._place = place
         self._cache = None if cache is None else str(cache)
         super().__init__(setup)
 
     def _begin(self) -> None:
-        """It is placed by `ready`."""
+        """Do nothing: `ready` places it."""
 
     async def ready(self) -> None:
         import ray
@@ -65,60 +65,60 @@ class RayLearnerAway(RayLearner):
             raise TrainerError(
                 f"no node of the cluster had room for the learner within {_PLACING_S:g} s"
             ) from None
-        if not await self._call("find_model", await self._depot.source()):
-            await self._call("take_model", await self._depot.model())
+        if not await self._call("find_model", await self._transfer_store.source()):
+            await self._call("take_model", await self._transfer_store.model())
         await self._call("begin", self._setup, self._device)
 
     async def publish(self, *, as_adapter: bool) -> PublishedVersion:
-        shipment = await self._call("send_adapter" if as_adapter else "send_weights")
-        return _Shipped(self, cast(Shipment, shipment))
+        transfer = await self._call("send_adapter" if as_adapter else "send_weights")
+        return _TransferredVersion(self, cast(Transfer, transfer))
 
     async def save_checkpoint(self, folder: str) -> None:
-        shipment = cast(Shipment, await self._call("send_checkpoint"))
-        await self._arrived(_take_checkpoint, shipment, Path(folder))
+        transfer = cast(Transfer, await self._call("send_checkpoint"))
+        await self._arrived(_take_checkpoint, transfer, Path(folder))
 
     async def load_checkpoint(self, folder: str) -> None:
-        shipment = await asyncio.to_thread(_sent, Path(folder))
-        await self._call("load_checkpoint", shipment)
+        transfer = await asyncio.to_thread(_sent, Path(folder))
+        await self._call("load_checkpoint", transfer)
 
     async def use(self, user: str, checkpoint: str | None) -> None:
-        shipment = None
+        transfer = None
         if checkpoint is not None:
-            shipment = await asyncio.to_thread(_sent, Path(checkpoint))
-        await self._call("use", user, shipment)
+            transfer = await asyncio.to_thread(_sent, Path(checkpoint))
+        await self._call("use", user, transfer)
 
     async def _arrived(
-        self, take: Callable[[Shipment, Path], None], shipment: Shipment, folder: Path
+        self, take: Callable[[Transfer, Path], None], transfer: Transfer, folder: Path
     ) -> None:
-        """Raises LearnerDied when its node went before all had come."""
+        """Receive a transfer. Raises LearnerDied when its node went before all had come."""
         import ray.exceptions
 
         try:
-            await asyncio.to_thread(take, shipment, folder)
+            await asyncio.to_thread(take, transfer, folder)
         except ray.exceptions.RayError as error:
             raise LearnerDied(f"the learner died while its files came: {error}") from error
-        except ShipmentError as error:
+        except TransferError as error:
             raise TrainerError(f"the learner's files did not come to {folder}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
-class _Shipped:
+class _TransferredVersion:
     """A version that lies in Ray's object store, on the learner's node."""
 
     learner: RayLearnerAway
-    shipment: Shipment
+    transfer: Transfer
     ways: tuple[Way, ...] = ("object_store", "folder")
 
     async def to_folder(self, folder: Path) -> None:
-        await self.learner._arrived(_take_weights, self.shipment, folder)
+        await self.learner._arrived(_take_weights, self.transfer, folder)
 
 
-def _take_weights(shipment: Shipment, folder: Path) -> None:
+def _take_weights(transfer: Transfer, folder: Path) -> None:
     """Put the files into the folder, each in one step."""
     scratch = folder.with_name(f".{folder.name}.arrived")
     shutil.rmtree(scratch, ignore_errors=True)
     try:
-        receive(shipment, scratch, fetch_chunk)
+        receive(transfer, scratch, fetch_chunk)
         folder.mkdir(parents=True, exist_ok=True)
         for path in scratch.iterdir():
             path.replace(folder / path.name)
@@ -126,11 +126,11 @@ def _take_weights(shipment: Shipment, folder: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _take_checkpoint(shipment: Shipment, folder: Path) -> None:
+def _take_checkpoint(transfer: Transfer, folder: Path) -> None:
     """The checkpoint takes the place of the folder, whole."""
-    receive(shipment, begin_folder(folder), fetch_chunk)
+    receive(transfer, begin_folder(folder), fetch_chunk)
     end_folder(folder)
 
 
-def _sent(folder: Path) -> Shipment:
+def _sent(folder: Path) -> Transfer:
     return send(manifest_of(files_below(folder)), put_chunk)

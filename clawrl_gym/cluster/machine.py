@@ -1,6 +1,6 @@
-"""What a machine of a cluster says of itself, before anything of ours is known to be there.
+"""A machine's report about itself to the cluster, before anything of ours is known to be there.
 
-Ray carries this module to the machine by value: it needs nothing but the standard library.
+Ray carries this module to the machine by value: it needs only the standard library.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Machine(TypedDict):
     """Versions and clock of one machine."""
 
     versions: dict[str, str]
-    """Of all that has to be the same everywhere; "none" where it is not installed."""
+    """Versions that have to be the same everywhere; "none" where it is not installed."""
     time_s: float
     """Unix time."""
 
@@ -39,7 +39,7 @@ def describe() -> Machine:
 
 
 def _code_digest(package: Path) -> str:
-    """Of all its modules: two checkouts of one version may differ."""
+    """Digest of all its modules: two checkouts of one version may differ."""
     digest = hashlib.sha256()
     for folder, below, names in os.walk(package, followlinks=True):
         below.sort()

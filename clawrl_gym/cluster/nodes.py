@@ -10,7 +10,7 @@ from typing import Any
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError
 
 JOIN = "python -m clawrl_gym.node --address={address}"
-"""What a machine joins a cluster with."""
+"""Command with which a machine joins a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class Node:
     address: str
     host: str
     resources: Mapping[str, float] = field(compare=False)
-    """By Ray's names: `CPU`, `GPU`, and what its machine was joined with."""
+    """Resources by Ray's names: `CPU`, `GPU`, and those that its machine was joined with."""
 
     @property
     def label(self) -> str:
-        """To people."""
+        """Its name for people."""
         return f"{self.host} ({self.address})"
 
     @property
@@ -37,8 +37,8 @@ class Node:
         return all(self.resources.get(resource, 0) >= 1 for resource in resources or ("CPU",))
 
     def shares(self, resources: Collection[str], workers: int, slots: int) -> list[int]:
-        """How many environments each of its workers holds: at most `workers`, at most one a core,
-        of at most `slots`, and together no more than the node has of each resource."""
+        """Environments of each of its workers: at most `workers`, at most one a core, of at most
+        `slots`, and together no more than the node has of each resource."""
         workers = max(1, min(workers, self.cores))
         if not resources:
             return [slots] * workers
@@ -49,7 +49,7 @@ class Node:
         ]
 
     def words(self) -> str:
-        """What it has, without what Ray counts for itself."""
+        """Its resources in words, without Ray's internal ones."""
         counts = {
             name: count
             for name, count in sorted(self.resources.items())
@@ -60,7 +60,7 @@ class Node:
 
 
 def living_nodes() -> tuple[Node, ...]:
-    """Of the cluster that this process belongs to. Raises what Ray raises when its head is gone."""
+    """Nodes of this process's cluster. Raises what Ray raises when its head is gone."""
     import ray
 
     return tuple(
@@ -71,7 +71,7 @@ def living_nodes() -> tuple[Node, ...]:
 
 
 def own_node_id() -> str:
-    """Of the node that this process runs on."""
+    """Ray's id of the node that this process runs on."""
     import ray
 
     return str(ray.get_runtime_context().get_node_id())
@@ -87,7 +87,7 @@ def placed_on(node_id: str | None) -> dict[str, Any]:
 
 
 async def answer_of(answer: Awaitable[Any], limit_s: float | None = None) -> Any:
-    """What another process answers; an error of ours there is one here, in its own words."""
+    """Another process's answer; an error of ours there is one here, in its own words."""
     import ray.exceptions
 
     try:

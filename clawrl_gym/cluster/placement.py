@@ -18,12 +18,12 @@ LEARNER = "learner"
 """The custom resource of nodes that take a learner of their own."""
 _GPU = "GPU"
 _BESIDE_SHARE = 0.1
-"""Of a GPU, for Ray's count: what a learner beside an engine takes."""
+"""Share of a GPU in Ray's count for a learner beside an engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineNeeds:
-    """What an engine takes of a node."""
+    """Resources of a node for an engine."""
 
     resources: dict[str, float]
     gpus: float
@@ -31,16 +31,16 @@ class EngineNeeds:
 
 @dataclass(frozen=True, slots=True)
 class OwnGpus:
-    """How the GPUs of one machine are shared out."""
+    """Division of one machine's GPUs."""
 
     engines: tuple[str, ...] | None = None
-    """None: whatever there is."""
+    """GPUs of the engines; None: whatever there is."""
     learner: str | None = None
-    """None: the learner is beside an engine."""
+    """GPU of the learner; None: it is beside an engine."""
 
 
 def own_gpus(config: CommandConfig, device: Device) -> OwnGpus:
-    """Of this machine. Raises ConfigError where there are too few to be apart."""
+    """Divide this machine's GPUs. Raises ConfigError where there are too few to be apart."""
     if not is_apart_here(config):
         return OwnGpus()
     gpus = visible_gpus() if device == "cuda" else []
@@ -62,7 +62,7 @@ def is_apart_here(config: CommandConfig) -> bool:
 def needs_of_engines(
     count: int, nodes: Sequence[Node], *, learner_beside: bool = False
 ) -> EngineNeeds:
-    """How engines are placed on these nodes. Raises ConfigError when they do not fit."""
+    """Resources for engines on these nodes. Raises ConfigError when they do not fit."""
     resource = ENGINE if any(node.has(ENGINE) for node in nodes) else _GPU
     hosts = engine_hosts(nodes)
     room = sum(int(node.resources[resource]) for node in hosts)
@@ -79,7 +79,7 @@ def needs_of_engines(
 
 
 def engine_hosts(nodes: Sequence[Node]) -> list[Node]:
-    """Those that offer themselves to engines; where none does, those with a GPU."""
+    """Nodes that offer themselves to engines; where none does, those with a GPU."""
     return [node for node in nodes if node.has(ENGINE)] or [n for n in nodes if n.has(_GPU)]
 
 

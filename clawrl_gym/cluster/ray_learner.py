@@ -72,7 +72,7 @@ class RayLearner:
             raise TrainerError(f"the learner failed in {method}: {last_line(error)}") from error
 
     async def reset(self) -> None:
-        """With the first weights; in a new process, since nothing else has them whole."""
+        """Reset to the first weights; in a new process, since nothing else has them whole."""
         await self.restart(None)
 
     async def restart(self, checkpoint: str | None) -> None:

@@ -45,7 +45,7 @@ class NodePlan:
     """HOST:PORT of the cluster's head, which this node itself may be."""
     is_head: bool
     host: str
-    """Of this machine, to the others."""
+    """This machine's address for the others."""
     resources: Mapping[str, int]
     token: str
 
@@ -76,7 +76,7 @@ def made_token(file: str | None) -> str:
 
 
 def check_cluster(plan: NodePlan) -> None:
-    """Raises ConfigError when it cannot be joined."""
+    """Raise ConfigError when it cannot be joined."""
     _, members = joining.members_at(plan.address, plan.token)
     if plan.host in {member["address"] for member in members}:
         raise ConfigError(
@@ -92,7 +92,7 @@ class RayNode:
         self._log = log
 
     def wait(self) -> NoReturn:
-        """Until it ends by itself. Raises ClusterError, for nobody wanted that."""
+        """Wait until it ends by itself. Raises ClusterError, for nobody wanted that."""
         self._process.wait()
         raise ClusterError(
             f"Ray on this machine ended ({self._last_words()}): the cluster's head ended, or a "

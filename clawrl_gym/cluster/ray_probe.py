@@ -26,22 +26,22 @@ class Member(TypedDict):
     address: str
     is_head: bool
     is_here: bool
-    """Its Ray runs on this machine."""
+    """Whether its Ray runs on this machine."""
 
 
 class Answer(TypedDict, total=False):
-    """What became of the question: `address` and `members`, or `error`."""
+    """Answer to the question: `address` and `members`, or `error`."""
 
     address: str
     """HOST:PORT of the head."""
     members: list[Member]
     error: str
     is_open: bool
-    """It answers whoever asks, with whatever token."""
+    """Whether it answers everybody, with whatever token."""
 
 
 def ask(address: str, environment: Mapping[str, str]) -> Answer:
-    """Of the cluster at HOST:PORT, or at `auto`; `environment` holds its token."""
+    """Ask the cluster at HOST:PORT, or at `auto`; `environment` holds its token."""
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, os.environ.get("PYTHONPATH", "")]
     variables = {

@@ -48,10 +48,10 @@ class RayWorker(EpisodeRunner):
         )
         self._batches = Batches(_Actor(self._actor))
         self._process_id = 0
-        """Of the process that is known to be ready."""
+        """Id of the process that is known to be ready."""
 
     async def ready(self) -> None:
-        """Raises ConfigError when plug-ins of the worker's process are not this one's."""
+        """Wait until it is ready. Raises ConfigError when its plug-ins are not this process's."""
         import ray.exceptions
 
         try:
@@ -65,8 +65,8 @@ class RayWorker(EpisodeRunner):
             raise
 
     async def run(self, spec: EpisodeSpec) -> Episode:
-        """Raises EnvError when the worker's process ends under it, WorkerRetired when it is about
-        to."""
+        """Run an episode. Raises EnvError when the worker's process ends under it, WorkerRetired
+        when it is about to."""
         import ray.exceptions
 
         try:
@@ -77,7 +77,7 @@ class RayWorker(EpisodeRunner):
             raise EnvError(last_line(error)) from None
 
     async def recovered(self) -> None:
-        """Answers once Ray has started another process, or the one that there is goes on."""
+        """Answers once Ray has started another process, or the existing one continues."""
         import ray.exceptions
 
         for pause_s in growing_pauses_s(0.1, 1.0):

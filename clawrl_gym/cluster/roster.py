@@ -38,21 +38,21 @@ class Nodes(Protocol):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Those that live."""
+        """The living nodes."""
 
     def lose(self, why: str) -> None:
-        """The run cannot go on."""
+        """The run cannot continue."""
 
 
 Admit = Callable[[Node], Awaitable[Stages]]
 """The environments as a node has them. Raises ClawError when the node cannot be used at all, and
 anything else when that may pass."""
 MakeWorker = Callable[[Node, Stages, int], NodeWorker]
-"""On that node, of these environments, for so many episodes at a time."""
+"""Makes a worker on that node, of these environments, for so many episodes at a time."""
 
 
 class Roster:
-    """Which workers there are on which nodes."""
+    """The workers of each node."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Roster:
         self._say(f"node {node.label}: {count} with {sum(shares)} environments")
 
     def _leave(self, node: Node) -> None:
-        """It is dead: nothing is asked of it any more."""
+        """Remove a dead node: nothing is asked of it any more."""
         if (joining := self._joining.pop(node, None)) is not None:
             joining.cancel()
         self._refused.pop(node, None)

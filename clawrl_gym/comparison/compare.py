@@ -21,7 +21,7 @@ from clawrl_gym.evaluation.settings import EVALUATION_FILE
 
 _MEASURED = re.compile(r"seed(\d+)-measured")
 ByMeasure = dict[str, dict[int, Scores]]
-"""Of a recipe: by measure, by seed."""
+"""Scores of a recipe, by measure and by seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class RecipePair:
 
 
 def compare(first: Path, second: Path) -> ResultTable:
-    """B less A on every measure that both have. Raises ConfigError for what is no bench."""
+    """B less A on every measure that both have. Raises ConfigError for what is not a bench."""
     pairs = _pairs(first, second)
     measures = list(
         dict.fromkeys(name for pair in pairs for name in pair.first if name in pair.second)
@@ -91,7 +91,7 @@ def _pairs(first: Path, second: Path) -> list[RecipePair]:
 
 
 def _recipe(folder: Path) -> ByMeasure:
-    """What a recipe's folder holds; empty when it is none."""
+    """Results in a recipe's folder; empty when it is not one."""
     scores: ByMeasure = {}
     for place in sorted(folder.glob("seed*-measured")):
         seed = _MEASURED.fullmatch(place.name)

@@ -23,9 +23,9 @@ so that no figure of one hides what it cost the others."""
 _FALLEN = -0.05
 """A change of right answers from which on it is said first."""
 _EVEN = 0.05
-"""How far apart budgets may lie and be called equal."""
+"""Largest distance between budgets that are called equal."""
 OPEN = "not distinguishable"
-"""Of a difference whose interval holds 0."""
+"""Word for a difference whose interval contains 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Cell:
     after: float | None
     """Mean over the seeds."""
     change: Difference | None
-    """None: before or after is not measured."""
+    """Change; None: before or after is not measured."""
     against_first: Difference | None
     """After, less after of the first recipe; None for itself."""
 
@@ -151,7 +151,7 @@ def words(change: Difference | None) -> str:
 
 
 def findings(results: Sequence[RecipeResult]) -> list[str]:
-    """What was found, a sentence each; what the intervals do not tell apart is said to be so."""
+    """Findings, a sentence each; those that the intervals do not tell apart are marked so."""
     matrix = [cells for cells in matrix_of(results) if any(cell.change for cell in cells)]
     if not matrix:
         return ["Nothing is measured before and after yet."]
@@ -174,7 +174,7 @@ def findings(results: Sequence[RecipeResult]) -> list[str]:
 
 
 def _fallen_sentence(cells: Sequence[Cell]) -> str:
-    """What it cost in right answers; empty where that is little."""
+    """The cost in right answers; empty where that is little."""
     fallen = [
         f"{cell.before:.2f} to {cell.after:.2f}, {words(cell.change)}, on {cell.measure}"
         for cell in cells

@@ -29,7 +29,7 @@ class Measurement:
     name: str
     folder: Path
     columns: Mapping[str, EvaluateConfig]
-    """By environment of the matrix."""
+    """Evaluations by environment of the matrix."""
     unit = "environments"
 
     @property
@@ -38,7 +38,7 @@ class Measurement:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Of its process."""
+        """Arguments of its process."""
         return (str(self.folder),)
 
     @property
@@ -54,7 +54,7 @@ class Measurement:
         return sum(is_measured(config) for config in self.columns.values())
 
     def write(self) -> None:
-        """What its process reads. Raises ConfigError when it cannot be written."""
+        """Write the input of its process. Raises ConfigError when it cannot be written."""
         columns = {name: config.model_dump(mode="json") for name, config in self.columns.items()}
         try:
             with private_files():
@@ -65,7 +65,7 @@ class Measurement:
 
 
 def read_plan(folder: Path) -> dict[str, EvaluateConfig]:
-    """What a measurement's folder says is to be measured. Raises ConfigError."""
+    """Read from a measurement's folder what to measure. Raises ConfigError."""
     try:
         columns = json.loads((folder / PLAN_FILE).read_text(encoding="utf-8"))
         return {name: EvaluateConfig.of(values) for name, values in columns.items()}
@@ -82,7 +82,7 @@ def slug(name: str) -> str:
 
 
 def folder_of(config: EvaluateConfig) -> Path:
-    """Where an environment's evaluation goes."""
+    """Folder of an environment's evaluation."""
     assert config.run.dir is not None  # by the plan
     return Path(config.run.dir)
 
@@ -93,7 +93,7 @@ def is_measured(config: EvaluateConfig) -> bool:
 
 
 def make_room(config: EvaluateConfig) -> None:
-    """Remove what an environment was measured with otherwise; what was begun just so goes on."""
+    """Remove what an environment was measured with otherwise; what was begun just so continues."""
     folder = folder_of(config)
     if not _is_of(config):
         shutil.rmtree(folder, ignore_errors=True)

@@ -57,7 +57,7 @@ def write_page(
 
 
 def write_curves(path: Path, results: Sequence[RecipeResult]) -> None:
-    """What the first recipe is after, of all recipes by updates, as a picture of its own."""
+    """Write the first recipe's main measure, of all recipes by updates, as a picture of its own."""
     measure = results[0].main
     curves = [(recipe, recipe.curve(measure)) for recipe in results if measure in recipe.measures]
     if not curves:

@@ -65,7 +65,7 @@ def matrix_svg(results: Sequence[RecipeResult]) -> Markup:
 
 
 def write_matrix(path: Path, results: Sequence[RecipeResult]) -> None:
-    """As a file of its own, once something is measured. Raises OSError."""
+    """Write the matrix as a file of its own, once something is measured. Raises OSError."""
     picture = matrix_svg(results)
     if picture:
         replace_text(path, f"{picture}\n")

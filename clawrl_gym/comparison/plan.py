@@ -1,4 +1,4 @@
-"""Which runs and measurements a bench consists of. Everything wrong is found here."""
+"""Runs and measurements of a bench. Every mistake is found here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clawrl_gym.recipe.reply_form import spoken_like, with_form
 from clawrl_gym.trainers.algorithm import build_algorithm
 
 CONTROL_MARK = "-control-"
-"""In the name of a control, between its recipe and what it is."""
+"""Part of a control's name, between its recipe and its kind."""
 _RESERVED = {
     "control": "controls=NAME",
     "seed": "seeds=N",
@@ -39,7 +39,7 @@ _RESERVED = {
 _OF_MEASURING = frozenset({"policy", "size", "gateway", "live", "rollout", "eval", "sandbox"})
 """Groups and parts of a run's keys that hold for a measurement, too."""
 _OF_ENVIRONMENT = frozenset({"env", "agent"})
-"""Those that hold where the recipes' own environment is measured."""
+"""Groups that apply where the recipes' own environment is measured."""
 _ONLY_MEASURED = frozenset({"eval.k", "eval.samples"})
 """Keys that say nothing to a run that does not measure its ends."""
 
@@ -56,7 +56,7 @@ class Columns:
         return {name: kinds[domain.env.type] for name, domain in recipe.domains.items()}
 
     def for_policy(self, folder: Path, like: RunConfig, model: str) -> dict[str, EvaluateConfig]:
-        """As they are measured with a model, served as in a run."""
+        """Evaluations of a model, served as in a run."""
         policy = like.policy.model_copy(update={"model": model})
         served = {"policy": policy, "gateway": like.gateway, "live": like.live}
         return {
@@ -79,17 +79,17 @@ class PlannedRun:
     seed: int
     folder: Path
     arguments: tuple[str, ...]
-    """Of `clawrl_gym.train`, without its folder."""
+    """Arguments of `clawrl_gym.train`, without its folder."""
     config: RunConfig
     """The recipe's, the same for every seed."""
     trained_on: dict[str, str]
     """Environments of the matrix, each by its name in a mixture; of one alone that is empty."""
     baseline: Measurement
-    """Of the model that it begins with."""
+    """Measurement of the model that it begins with."""
     after: Measurement
-    """Of the weights that it ends with."""
+    """Measurement of the weights that it ends with."""
     probe: Measurement | None = None
-    """What the model that it begins with makes of hints; None where it learns from none."""
+    """Teacher probe of the model that it begins with; None where it does not learn from hints."""
     unit = "updates"
 
     @property
@@ -98,7 +98,7 @@ class PlannedRun:
 
     @property
     def env_name(self) -> str:
-        """What it trains on, as the matrix has it: `terminal`, `terminal+toolcall`."""
+        """Name of its training environments, as in the matrix: `terminal`, `terminal+toolcall`."""
         return "+".join(self.trained_on.values())
 
     @property
@@ -108,12 +108,12 @@ class PlannedRun:
 
     @property
     def episodes(self) -> int:
-        """That its updates train on."""
+        """Number of episodes that its updates train on."""
         return self.steps * episodes_per_update(self.config)
 
     @property
     def record_file(self) -> Path:
-        """How it went; beside the folder, which a new attempt replaces."""
+        """File of its record; beside the folder, which a new attempt replaces."""
         return self.folder.with_suffix(".json")
 
     @property
@@ -189,7 +189,7 @@ def quoted(path: Path | str) -> str:
 def _baselines(
     folder: Path, columns: Columns, recipes: Mapping[str, RunConfig]
 ) -> dict[str, Measurement]:
-    """By recipe; one for all that begin with the same model and have it served alike."""
+    """Baselines by recipe; one for all that begin with the same model and serve it alike."""
     baselines: dict[str, Measurement] = {}
     ways: dict[str, list[tuple[object, ...]]] = {}
     for name, recipe in recipes.items():
@@ -208,7 +208,7 @@ def _baselines(
 def _probes(
     folder: Path, baselines: Mapping[str, Measurement], recipes: Mapping[str, RunConfig]
 ) -> dict[str, Measurement]:
-    """By recipe, of those that learn from hints; one for all that share a baseline."""
+    """Probes by recipe, of those that learn from hints; one for all that share a baseline."""
     probes: dict[str, Measurement] = {}
     for name, recipe in recipes.items():
         baseline = baselines[name]
@@ -248,7 +248,7 @@ class _Recipe:
     experiment: str
     config: RunConfig
     arguments: tuple[str, ...]
-    """That its runs have beside the experiment."""
+    """Arguments of its runs beside the experiment."""
 
 
 def _with_controls(
@@ -280,7 +280,7 @@ def _with_controls(
 
 
 def _recipe(config: BenchConfig, name: str, overrides: tuple[str, ...]) -> _Recipe:
-    """As it is composed, with what is added to its command line for it."""
+    """A composed recipe, with the arguments that are added for it."""
     _check_option("experiment", name, split_search_path(overrides)[1])
     own = tuple(override for override in overrides if _key(override) not in _ONLY_MEASURED)
     try:
@@ -297,7 +297,7 @@ def _recipe(config: BenchConfig, name: str, overrides: tuple[str, ...]) -> _Reci
 def _columns(
     config: BenchConfig, overrides: tuple[str, ...], recipes: Sequence[RunConfig]
 ) -> Columns:
-    """Those that are named, and those that recipes train on."""
+    """The named columns, and those that recipes train on."""
     overrides, places = _without_search_path(overrides)
     search_path = [argument for place in places for argument in ("--config-dir", place)]
     shared = [override for override in overrides if _part(override) in _OF_MEASURING]

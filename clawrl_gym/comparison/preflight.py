@@ -1,5 +1,5 @@
-"""What is checked before the first run of a bench: every recipe as `train` would check it, every
-environment of the matrix as `evaluate` would."""
+"""Checks before the first run of a bench: every recipe as `train` would check it, every environment
+of the matrix as `evaluate` would."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clawrl_gym.recipe.model_size import compose_sized
 from clawrl_gym.run_folder.folder import RunFolder
 
 RecipePlans = dict[str, Preflight[RunConfig]]
-"""By recipe; those of which every run has ended are left out."""
+"""Plans by recipe; those of which every run has ended are left out."""
 
 
 def preflight_comparison(config: BenchConfig) -> tuple[list[PlannedRun], RecipePlans]:

@@ -1,6 +1,6 @@
-"""How a bench goes, in the terminal: a bar for all processes and one for this one, else lines.
+"""Progress of a bench in the terminal: a bar for all processes and one for this one, else lines.
 
-Both say what the run is doing, by the newest line of its log, from the first second on.
+Both show what the run is doing, by the newest line of its log, from the first second on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clawrl_gym.ui.screen import LiveScreen, can_draw
 from clawrl_gym.ui.text import duration, writable
 
 _SAY_EVERY_S = 20.0
-"""Between two lines on what a run is doing, where there is no terminal."""
+"""Seconds between two lines on a run's progress, where there is no terminal."""
 
 
 class RunProgress:
@@ -36,7 +36,7 @@ class RunProgress:
         self._started_s = clock()
         self._newest_line = ""
         self._said_s: float | None = None
-        """When a line on what the run is doing was written."""
+        """Time of the last line on the run's progress."""
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
@@ -83,7 +83,7 @@ class RunProgress:
         self._say(f"{run.name} {words} ({self._ended_runs} of {self._total} runs)")
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close it; idempotent."""
         if self._screen is not None:
             self._screen.close()
 

@@ -1,4 +1,4 @@
-"""How a run of the bench went: one small JSON file beside its folder."""
+"""Record of a run of the bench: one small JSON file beside its folder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class RunRecord:
 
     arguments: tuple[str, ...]
     exit_code: int | None = None
-    """None: it runs, or the bench was stopped meanwhile."""
+    """Exit code; None: it runs, or the bench was stopped meanwhile."""
     wall_s: float = 0.0
-    """Of all its starts together."""
+    """Seconds of all its starts together."""
     starts: int = 0
     failure: str = ""
 
@@ -32,7 +32,7 @@ class RunRecord:
 
     @property
     def interrupted(self) -> bool:
-        """Something outside ended it, so that it can go on."""
+        """Something outside ended it, so that it can resume."""
         code = self.exit_code
         return code is None or code < 0 or code in (TOOK_TOO_LONG, *EXIT_CODES.values())
 
@@ -42,7 +42,7 @@ class RunRecord:
 
 
 def read_record(path: Path) -> RunRecord | None:
-    """None when there is none. Raises ConfigError for one that cannot be read."""
+    """Read a record; None when there is none. Raises ConfigError for one that cannot be read."""
     if not path.exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""What runs reached: held-out measures of every environment over updates, of all seeds together.
+"""Results of runs: held-out measures of every environment over updates, of all seeds together.
 
 A measure is `ENVIRONMENT SCORE`, such as `conversation liked`. Only finished runs count.
 """
@@ -26,7 +26,7 @@ from clawrl_gym.core.metrics import (
 from clawrl_gym.store import StoreReader
 
 _MAIN_SCORES = {"conversation": "liked"}
-"""What a recipe of an environment is after, where it is not success."""
+"""Main score of an environment's recipes, where it is not success."""
 Curve = dict[int, float]
 """Value by update."""
 
@@ -39,9 +39,9 @@ class EndedRun:
     record: RunRecord
     baseline: RunRecord
     after: RunRecord | None
-    """None: nothing is measured of a run that failed."""
+    """Record of the measurement; None: nothing is measured of a run that failed."""
     probe: RunRecord | None = None
-    """None: it learns from no hints."""
+    """Record of the probe; None: it learns from no hints."""
 
     @property
     def failures(self) -> dict[str, str]:
@@ -66,15 +66,15 @@ class RunResult:
 
     seed: int
     heldout: dict[str, Curve]
-    """By measure."""
+    """Held-out curves by measure."""
     training: dict[str, Curve]
-    """Of sampled episodes since the update before, by measure."""
+    """Curves of episodes sampled since the update before, by measure."""
     lost: int = 0
     """Tasks of all its held-out evaluations that infrastructure lost; in no share."""
     after: Measured = field(default_factory=Measured)
-    """What its last weights scored."""
+    """Scores of its last weights."""
     tokens: int = 0
-    """That its updates learned from."""
+    """Tokens that its updates learned from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +113,15 @@ class RecipeResult:
     planned: int = 0
     """Runs that there should be."""
     before: Measured = field(default_factory=Measured)
-    """What the policy scored that all its runs began with."""
+    """Scores of the policy that all its runs began with."""
     model: str = ""
     """The policy that they began with."""
     probe: tuple[ProbeRow, ...] = ()
-    """What that policy makes of hints; empty where nothing is learned from them."""
+    """Teacher probe of that policy; empty where nothing is learned from hints."""
 
     @property
     def episodes(self) -> int:
-        """That each run trained on."""
+        """Episodes that each run trained on."""
         return self.steps * self.episodes_per_update
 
     @property
@@ -138,7 +138,7 @@ class RecipeResult:
         return points_of([run.heldout.get(measure, {}) for run in self.runs])
 
     def training(self, measure: str, window: int = 1) -> list[SeedPoint]:
-        """The same of sampled episodes; each value is the mean of up to `window` updates."""
+        """Curves of sampled episodes; each value is the mean of up to `window` updates."""
         curves = [smooth(run.training.get(measure, {}), window) for run in self.runs]
         return points_of(curves)
 
@@ -147,7 +147,7 @@ class RecipeResult:
         return next((p.step for p in self.curve(self.main) if p.mean >= target), None)
 
     def less(self, baseline: RecipeResult) -> tuple[float, ...]:
-        """By how much the last main measure was above another recipe's, seed by seed."""
+        """Last main measure less that of another recipe, seed by seed."""
         subtrahends = {run.seed: last(run.heldout.get(self.main, {})) for run in baseline.runs}
         minuends = {run.seed: last(run.heldout.get(self.main, {})) for run in self.runs}
         pairs = [(own, subtrahends.get(seed)) for seed, own in sorted(minuends.items())]
@@ -211,7 +211,7 @@ def _read(run: PlannedRun, before: Measured) -> RunResult:
 
 
 def _tokens(run: PlannedRun) -> int:
-    """Of its updates; 0 where its store cannot be read."""
+    """Tokens of its updates; 0 where its store cannot be read."""
     with contextlib.suppress(StoreError, sqlite3.DatabaseError):
         reader = StoreReader(run.folder)
         try:
@@ -222,7 +222,7 @@ def _tokens(run: PlannedRun) -> int:
 
 
 def _lost(row: MetricRow) -> int:
-    """In the evaluation after an update."""
+    """Lost tasks of the evaluation after an update."""
     return int(row.get(HELDOUT_LOST, 0))
 
 

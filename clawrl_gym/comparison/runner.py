@@ -1,6 +1,6 @@
 """Carries out one planned run or measurement after the other, each in a process of its own.
 
-A finished run is kept; one that something outside ended goes on where it stopped; one that failed
+A finished run is kept; one that something outside ended resumes where it stopped; one that failed
 is run again from the beginning, and its folder is kept aside. No failure ends the bench.
 """
 
@@ -27,9 +27,9 @@ from clawrl_gym.ui.text import one_line
 
 _LOOK_EVERY_S = 1.0
 _TAIL_BYTES = 4096
-"""Of a log, in which its newest line is looked for."""
+"""Bytes at the end of a log in which its newest line is searched."""
 _STOP_S = 60.0
-"""How long a run may take to close everything."""
+"""Seconds that a run may take to close everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Commands:
 
 
 class RunWatcher(Protocol):
-    """Who follows runs and measurements."""
+    """Observer of runs and measurements."""
 
     def begins(self, run: PlannedRun | Measurement, how: str) -> None: ...
 
@@ -67,7 +67,7 @@ class PlanRunner:
             self._watcher.ended(run, record)
             return record
         if record is not None and record.interrupted and is_resumable(run.folder):
-            resumed = await self._train(run, record, (f"resume={quoted(run.folder)}",), "goes on")
+            resumed = await self._train(run, record, (f"resume={quoted(run.folder)}",), "resumes")
             if resumed.finished or resumed.interrupted:
                 self._watcher.ended(run, resumed)
                 return resumed
@@ -83,7 +83,7 @@ class PlanRunner:
         record = read_record(measurement.record_file) or RunRecord(measurement.arguments)
         if measurement.progress() < measurement.steps:
             measurement.write()
-            how = "begins" if record.starts == 0 else "goes on"
+            how = "begins" if record.starts == 0 else "resumes"
             command = (*self._commands.measure, *measurement.arguments)
             record = await self._attempt(measurement, record, command, how)
         else:
@@ -151,7 +151,7 @@ async def stop(process: asyncio.subprocess.Process) -> None:
 
 
 def check_settings(runs: Sequence[PlannedRun]) -> None:
-    """Raises ConfigError when a folder holds a run of other settings: they cannot be compared."""
+    """Raise ConfigError when a folder holds a run of other settings: they cannot be compared."""
     for run in runs:
         record = read_record(run.record_file)
         if record is not None and record.arguments != run.arguments:
@@ -183,7 +183,7 @@ def set_aside(folder: Path) -> None:
 
 
 def newest_line(log: Path) -> str:
-    """What a run wrote last; empty before its first line."""
+    """The last line that a run wrote; empty before its first line."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))

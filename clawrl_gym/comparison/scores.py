@@ -1,4 +1,4 @@
-"""What a policy scored in evaluations, task by task, as their evaluation.json says."""
+"""Scores of a policy in evaluations, task by task, from their evaluation.json."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _NO_SCORES = frozenset(
 )
 
 Scores = Mapping[str, float]
-"""By task."""
+"""Scores by task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a policy scored."""
+    """Scores of a policy."""
 
     values: dict[str, float] = field(default_factory=dict)
     """Means by measure, such as `terminal success` or `terminal pass@8`."""
     by_task: dict[str, Scores] = field(default_factory=dict)
-    """By measure: those that every task has."""
+    """Scores that every task has, by measure."""
     lost: int = 0
     """Tasks that infrastructure lost; in no mean."""
 
 
 def read_measured(measurement: Measurement) -> Measured:
-    """What is there of it."""
+    """Read the measurement's scores, as far as they exist."""
     columns = {
         name: folder_of(config)
         for name, config in measurement.columns.items()
@@ -47,7 +47,7 @@ def read_measured(measurement: Measurement) -> Measured:
 
 
 def read_evaluations(columns: Mapping[str, Path]) -> Measured:
-    """Of evaluations' folders by environment. Raises ConfigError for what cannot be read."""
+    """Read evaluations' folders by environment. Raises ConfigError for what cannot be read."""
     values: dict[str, float] = {}
     by_task: dict[str, Scores] = {}
     lost = 0

@@ -1,4 +1,4 @@
-"""What a policy makes of hints before it is trained: the ground that a personal figure stands on.
+"""Effect of hints on a policy before it is trained: the basis of personal figures.
 
 In on-policy distillation a policy that has read the user's words is its own teacher. So first
 replies are measured without a hint, with the user's own words, with other words for the same wish,
@@ -38,7 +38,7 @@ class ProbeRow:
     """First replies with one kind of hint."""
 
     hint: str
-    """In words."""
+    """Kind of hint, in words."""
     tasks: int
     liked: float
     low: float
@@ -100,7 +100,7 @@ def _place(config: RunConfig) -> Path:
 
 
 def read_probe(measurement: Measurement) -> list[ProbeRow]:
-    """What of it is measured, in the order of `KINDS`."""
+    """Read its measured rows, in the order of `KINDS`."""
     return [
         _row(KINDS[kind], folder_of(config) / EVALUATION_FILE)
         for kind, config in measurement.columns.items()

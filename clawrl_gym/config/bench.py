@@ -11,7 +11,7 @@ from clawrl_gym.core.controls import Control
 
 
 class BenchConfig(Part):
-    """Which recipes are compared, over which seeds, on which environments."""
+    """The recipes to compare, the seeds of each, and the environments to measure on."""
 
     experiment: tuple[str, ...] = Field(
         ("personal_binary", "personal_opd", "personal_hybrid", "general_terminal_plain"),
@@ -19,28 +19,28 @@ class BenchConfig(Part):
     )
     """Options of conf/experiment/, each a recipe: experiment=personal_binary,personal_opd."""
     controls: tuple[Control, ...] = ()
-    """Controls that every recipe is run with, too, beside itself, where it has what the control
-    makes worthless: controls=shuffled_rewards,irrelevant_hints,random_hints."""
+    """Controls to run beside every recipe that has what the control makes worthless:
+    controls=shuffled_rewards,irrelevant_hints,random_hints."""
     seeds: int = Field(3, ge=1)
     """Runs of each recipe. All recipes get the same seeds, 0 and up: differences are paired."""
     matrix: tuple[str, ...] = ("conversation", "terminal_plain")
-    """Options of conf/env/ whose held-out tasks every recipe is measured on, after training, and
-    the policy that it began with once for all: what was learned elsewhere, and what was forgotten.
-    The environments that recipes train on are measured in any case."""
+    """Options of conf/env/ on whose held-out tasks every recipe is measured after training, and the
+    policy it began with once for all: skills learned and forgotten elsewhere. The environments that
+    recipes train on are always measured."""
     episodes: int | None = Field(None, ge=1)
-    """Training episodes of each run, the same for every recipe: as many updates as come nearest.
+    """Training episodes of each run, the same for every recipe, to the nearest number of updates.
     None: each recipe's own `trainer.steps`."""
     dir: str = "runs/bench"
-    """Where the runs, bench.json, bench.md, bench.html and bench_matrix.svg go. What is done in it
-    is kept."""
+    """Folder for the runs, bench.json, bench.md, bench.html and bench_matrix.svg. Finished work in
+    it is kept."""
     overrides: tuple[str, ...] = ()
-    """KEY=VALUE for every run; whatever stands on the command line and is no key of the bench."""
+    """KEY=VALUE for every run: everything on the command line that is not a key of the bench."""
     target: float = Field(0.8, gt=0, le=1)
-    """How many updates and training problems a recipe needed to reach this is counted."""
+    """Success for which the bench counts the updates and training problems that a recipe needed."""
     run_timeout_s: float = Field(14_400.0, gt=0)
-    """A run, or a measurement, that takes longer is stopped and has failed."""
+    """Seconds after which a run, or a measurement, is stopped and has failed."""
     dry_run: bool = False
-    """Print the resolved configuration and end."""
+    """Print the resolved configuration and exit."""
 
     @model_validator(mode="after")
     def _nothing_twice(self) -> Self:

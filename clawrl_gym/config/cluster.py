@@ -1,4 +1,4 @@
-"""Configuration of the Ray cluster that a run's workers, engines and learner live on."""
+"""Configuration of the Ray cluster that hosts a run's workers, engines and learner."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):(?P<port>\d{1,5})")
 
 
 class RayConfig(Part):
-    """The cluster: one of the run's own, or one that was there before."""
+    """The Ray cluster: the run's own, or one that exists already."""
 
     address: str = LOCAL
-    """`local`: one of the run's own, on this machine and on loopback alone; HOST:PORT joins the
-    cluster whose head listens there, `auto` the one that this machine belongs to."""
+    """`local`: a cluster of the run's own, on this machine and on loopback alone; HOST:PORT joins
+    the cluster whose head listens there, `auto` the one that this machine belongs to."""
     token_file: str | None = None
-    """File with the token of a cluster that is joined; None: RAY_AUTH_TOKEN, else the file that
+    """File with the token of the cluster to join; None: RAY_AUTH_TOKEN, else the file that
     RAY_AUTH_TOKEN_PATH names, else ~/.ray/auth_token."""
     node_timeout_s: float = Field(60.0, gt=0)
-    """How long a run waits, at its start and whenever the last one is lost, for a node that can
+    """Seconds that a run waits, at its start and whenever the last one is lost, for a node that can
     hold its environments."""
 
     @property
     def is_joined(self) -> bool:
-        """Whether the cluster is somebody else's, with machines of its own."""
+        """Whether the cluster existed before the run, with machines of its own."""
         return self.address != LOCAL
 
     @model_validator(mode="after")

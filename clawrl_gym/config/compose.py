@@ -1,9 +1,9 @@
 """From `conf/` and a command line to a command's configuration: Hydra composes, pydantic checks.
 
-Nothing after this sees anything of Hydra. Whatever does not fit is one ConfigError of one line,
-with the nearest known key. Folders of a user's own groups stand beside `conf/`: `--config-dir DIR`,
-or `hydra.searchpath=[DIR]`. A group that is a seam (`judge=`, `env=`, ...) takes an import path, or
-a name that an installed package gives, as well as an option.
+Nothing after this sees Hydra. Every mistake is one ConfigError of one line, with the nearest known
+key. Folders of a user's own groups stand beside `conf/`: `--config-dir DIR`, or
+`hydra.searchpath=[DIR]`. A group that is a seam (`judge=`, `env=`, ...) takes an import path, or a
+name that an installed package gives, as well as an option.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _SEAMS: Mapping[str, Seam] = {
 }
 """Groups that take a class of one's own, by name."""
 _ENV_OF_KEY = {"env.id": "gym", "env.target": "gym", "env.tasks": "terminal"}
-"""What is meant by a key without `env=`. The environment that a command has without both brings
-weights and settings for its own tasks: somebody's folder of tasks is no reason to take them."""
+"""The environment that a key implies without `env=`. The default environment brings weights and
+settings for its own tasks, which a user's folder of tasks does not need."""
 _PLUGIN = "_plugin_"
 """The option that stands for a class of one's own."""
 _SWEEP = set(",[]{}")
-"""Of several values, which stand for no class."""
+"""Characters of several values, which never name a class."""
 _CONFIG_DIR = ("--config-dir", "-cd")
 _SEARCH_PATH = "hydra.searchpath"
 
@@ -68,7 +68,7 @@ def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
     """Compose `conf/<config_name>.yaml` with a command line into a command's configuration.
 
     Keys that only one environment can mean choose it, see `_ENV_OF_KEY`. Raises ConfigError, in one
-    line, for whatever does not fit, with the nearest known key.
+    line, for every mistake, with the nearest known key.
     """
     overrides, places = split_search_path(arguments)
     for override in overrides:
@@ -105,7 +105,7 @@ def _composed(
 
 
 def choices(config_name: str, arguments: Sequence[str]) -> dict[str, str]:
-    """The option of each group that a command line leads to, its recipe's choices included.
+    """The option chosen in each group by a command line, its recipe's choices included.
 
     Raises ConfigError.
     """
@@ -123,7 +123,7 @@ def _by_hydra(
     *,
     with_hydra: bool = False,
 ) -> DictConfig:
-    """`with_hydra`: with what Hydra says of itself."""
+    """Compose with Hydra; `with_hydra` keeps Hydra's own settings."""
     import hydra
 
     names = [_name(override) for override in overrides]
@@ -142,7 +142,7 @@ def _by_hydra(
 
 @contextmanager
 def _hydra_errors(overrides: Sequence[str], model: type[Part]) -> Iterator[None]:
-    """Whatever Hydra and OmegaConf raise, as a ConfigError in one line."""
+    """Raise errors of Hydra and OmegaConf as a ConfigError in one line."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -152,7 +152,7 @@ def _hydra_errors(overrides: Sequence[str], model: type[Part]) -> Iterator[None]
         names = [_name(override) for override in overrides]
         raise ConfigError(_hydra_message(error, names, model)) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"a recipe is no YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"a recipe is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def with_overrides(
@@ -160,10 +160,9 @@ def with_overrides(
 ) -> dict[str, object]:
     """A whole configuration's plain values with KEY=VALUE set, read as `compose` reads them.
 
-    `~KEY` takes the key's default. Where another plug-in is chosen, what `values` say of the one
-    before's options is left out. `flag` stands for the values in messages. Raises ConfigError for
-    what is no such override; groups are none: what a group says cannot be told from what `values`
-    say.
+    `~KEY` takes the key's default. Where another plug-in is chosen, the options of the one before
+    are left out. `flag` stands for the values in messages. Raises ConfigError for an invalid
+    override, and for groups: the values of a group cannot be told from those in `values`.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
@@ -191,7 +190,7 @@ def with_overrides(
 
 
 def _forget_options(values: dict[str, object], overrides: Sequence[str]) -> None:
-    """Remove what `values` say of the options of a plug-in where another one is chosen."""
+    """Remove the options in `values` of a plug-in where another one is chosen."""
     chosen = dict(text.partition("=")[::2] for text in overrides)
     for seam in _SEAMS.values():
         has_own = seam.options_key.endswith(".options")
@@ -200,7 +199,7 @@ def _forget_options(values: dict[str, object], overrides: Sequence[str]) -> None
 
 
 def _set(values: dict[str, object], path: Sequence[str], override: Override | None) -> None:
-    """Set or (None) remove what stands at a path of keys."""
+    """Set or (None) remove the value at a path of keys."""
     *parents, last = path
     for key in parents:
         inner = values.get(key)
@@ -214,9 +213,9 @@ def _set(values: dict[str, object], path: Sequence[str], override: Override | No
 
 
 def split_search_path(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Overrides, and where groups are looked for beside `conf/`: folders, file:// or pkg://.
+    """Overrides, and the places of groups beside `conf/`: folders, file:// or pkg://.
 
-    Folders become absolute. Raises ConfigError for one that is not there.
+    Folders become absolute. Raises ConfigError for a missing one.
     """
     overrides: list[str] = []
     places: list[str] = []
@@ -282,7 +281,7 @@ def _name(override: str) -> str:
 def _own(
     values: Mapping[str, object], names: Sequence[str], model: type[Part]
 ) -> dict[str, object]:
-    """Without the parts that a shared group (policy=) sets for other commands only."""
+    """The values without the parts that a shared group (policy=) sets for other commands only."""
     overridden = {name.partition(".")[0] for name in names}
     return {
         key: value
@@ -317,17 +316,17 @@ def _with_plugin(override: str, groups: Mapping[str, Sequence[str]]) -> str:
 def _refuse_foreign_groups(
     names: Sequence[str], groups: Mapping[str, Sequence[str]], config_name: str
 ) -> None:
-    """Raises ConfigError for a group of `conf/` that this command does not take."""
+    """Raise ConfigError for a group of `conf/` that this command does not take."""
     for name in names:
         if name and name not in groups and (conf_dir() / name).is_dir():
             raise ConfigError(
-                f"got {name}=, which {config_name} has not, expected one of its groups: "
+                f"got {name}=, which {config_name} does not have, expected one of its groups: "
                 + ", ".join(groups)
             )
 
 
 def _forced(override: str, groups: Mapping[str, Sequence[str]]) -> str:
-    """A key is set whether or not the YAML lists it: what exists is the configuration's to say."""
+    """Set a key whether or not the YAML lists it: the configuration class decides which exist."""
     name = override.split("=", 1)[0]
     if override[0] in "+~" or name in groups:
         return override
@@ -337,7 +336,7 @@ def _forced(override: str, groups: Mapping[str, Sequence[str]]) -> str:
 def _check_values(
     overrides: Sequence[str], groups: Mapping[str, Sequence[str]], command: str
 ) -> None:
-    """Raises ConfigError for several values of one key, and for a group that is set to no text."""
+    """Raise ConfigError for several values of one key, and for a group set to anything but text."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     for override in OverridesParser.create().parse_overrides(list(overrides)):

@@ -1,8 +1,8 @@
-"""What every environment's configuration has, what isolates one, and the agents that act in one.
+"""Shared configuration of all environments, their sandboxes, and the agents that act in them.
 
 A kind of environments is one class that extends `EnvConfig`, in a folder of its own
-(`envs/<kind>/config.py`) or in another package: it holds the kind's keys and says how it is made,
-which tasks it has, and who usually acts in it. `core/plugins.py` finds it by the value of
+(`envs/<kind>/config.py`) or in another package. It holds the kind's keys and says how it is made,
+which tasks it has, and which agent it usually has. `core/plugins.py` finds it by the value of
 `env.type`.
 """
 
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
     import gymnasium
 
 Films = Literal["none", "measured", "all"]
-"""Which episodes are kept as pictures; `measured`: those that are not trained on."""
+"""Episodes whose pictures are kept; `measured`: those that are not trained on."""
 
 
 class SandboxConfig(Part):
-    """What isolates an environment, and the limits of one sandbox."""
+    """The sandbox that isolates an environment, and its limits."""
 
     type: str = "auto"
     """`auto` takes bubblewrap, and for swe docker where an engine answers; else
     bubblewrap, docker, or a class of your own: package.module:Name."""
     options: dict[str, object] = Field(default_factory=dict)
-    """Of a class of your own, as its `Options` say."""
+    """Options of a class of your own, as its `Options` say."""
     memory_mb: int = Field(512, ge=32)
     """Memory of all its processes together."""
     disk_mb: int = Field(64, ge=1)
-    """What it may write (kept in memory, charged in addition to `memory_mb`)."""
+    """Limit of its written files in MB (kept in memory, charged in addition to `memory_mb`)."""
     cpus: float = Field(1.0, gt=0)
-    """CPU time per wall time."""
+    """CPU seconds per wall second."""
     pids: int = Field(64, ge=8)
-    """Processes and threads."""
+    """Most processes and threads."""
     output_bytes: int = Field(16_384, ge=256)
-    """Output kept of one command; the rest is drained and counted."""
+    """Output bytes kept of one command; the rest is drained and counted."""
     ready: int = Field(8, ge=0, le=256)
-    """Fresh ones that a worker keeps ready for the next resets, of each kind that it opens again
-    and again; 0: none. A class of your own has some where it declares the capability `pooled`."""
+    """Fresh sandboxes that a worker keeps ready for the next resets, of each kind that it opens
+    repeatedly; 0: none. A class of your own has some where it declares the capability `pooled`."""
     rootfs: str | None = None
     """Folder of a root file system; None: the host's own /usr, read-only, and a minimal /etc."""
     unsafe_no_limits: bool = False
     """Accept that cgroup limits are missing on this host and run with rlimits only."""
     image: str | None = None
-    """Docker: image of tasks that bring none; None takes the one of docker/ that fits."""
+    """Docker: image of tasks without one; None takes the one of docker/ that fits."""
     network: bool = False
     """Docker: let the sandbox reach the network."""
     ttl_s: float = Field(7200.0, gt=0)
-    """Docker: a container older than this is removed, whatever became of its owner."""
+    """Docker: seconds after which a container is removed, whatever became of its owner."""
 
     @model_validator(mode="before")
     @classmethod
@@ -68,26 +68,26 @@ class EnvConfig(Part):
     """Base of all kinds of environments: a kind's keys, and what follows from them."""
 
     usual_agent: ClassVar[str] = "text"
-    """`agent.type=auto` takes it: a name of ours or an import path."""
+    """The agent that `agent.type=auto` takes: a built-in name or an import path."""
     has_people: ClassVar[bool] = False
-    """User messages are a person's words, real or simulated; else they are what an environment
-    shows, and no judge reads them as praise or complaint."""
+    """Whether user messages are a person's words, real or simulated. Otherwise they are an
+    environment's output, and no judge reads them as praise or complaint."""
     marks_failures: ClassVar[bool] = False
-    """Each action that fails is shown as a failure, by an exit code or an error: a judge by rule
-    takes what is not marked for a success, and elsewhere for what it cannot know."""
+    """Whether each failed action is shown as a failure, by an exit code or an error. Then a judge
+    by rule takes unmarked results for a success; elsewhere it abstains of them."""
 
     tool_use: ClassVar[Literal["none", "some", "all"]] = "none"
-    """In which tasks the policy is offered tools to call."""
+    """The tasks in which the policy is offered tools to call."""
     starts_here: ClassVar[bool] = False
-    """An episode needs something of this machine, such as sandboxes: one is started before the
-    run, to find what is missing."""
+    """Whether an episode needs something of this machine, such as sandboxes: one is started before
+    the run, to find what is missing."""
     task_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that may name a file or folder of tasks: on a cluster it travels to each node."""
     shipped_tasks: ClassVar[frozenset[str]] = frozenset()
-    """What these keys may say instead."""
+    """Names of shipped tasks that these keys take as well."""
 
     type: str
-    """A name of ours, a name that an installed package gives, or package.module:Name."""
+    """A built-in name, a name that an installed package gives, or package.module:Name."""
     max_turns: int = Field(8, ge=1)
     """Turns after which an episode is truncated."""
 
@@ -104,44 +104,44 @@ class EnvConfig(Part):
         return None
 
     def traits(self) -> Callable[[str], TaskTraits]:
-        """What a task is like, by its id: for `curriculum=`. Quick, and starts nothing."""
+        """The traits of a task by its id, for `curriculum=`. Quick, and starts nothing."""
         return lambda _: TaskTraits()
 
     def left_out(self) -> Sequence[str]:
-        """In words: how many tasks are used and why others are not; empty when all are."""
+        """Sentences: how many tasks are used and why others are not; empty when all are."""
         return ()
 
     def broken_tasks(self) -> Mapping[str, str]:
-        """Tasks that were found to give no verdict whatever is done, each with the reason: a run
-        draws none of them."""
+        """Tasks whose verifiers never give a verdict, each with the reason: a run draws none of
+        them."""
         return {}
 
     def settled(self, say: Callable[[str], None]) -> Self:
-        """The same with what this machine decides filled in; `say` tells people what was decided.
+        """This configuration with this machine's choices filled in; `say` reports each choice.
 
-        Asked before tasks are drawn; quick, and makes nothing that stays. Raises ConfigError or
+        Called before tasks are drawn; quick, and creates nothing that stays. Raises ConfigError or
         EnvError where no choice works here, with the cure.
         """
         return self
 
     def check_sandbox(self) -> None:
-        """Raises ConfigError where the kind of sandbox lacks a capability that the tasks need.
+        """Raise ConfigError where the kind of sandbox lacks a capability that the tasks need.
 
-        Asked once its tasks are known to be there, before anything starts; quick.
+        Called once its tasks are known to be there, before anything starts; quick.
         """
         return
 
     def prepare(self, say: Callable[[str], None]) -> None:
-        """Make what all episodes share, such as images; `say` tells people what takes long.
+        """Make what all episodes share, such as images; `say` reports slow work.
 
         Raises ConfigError or EnvError for what is missing, with the cure.
         """
         return
 
     def long_preparation(self) -> str | None:
-        """What `prepare` would have to make that takes minutes, such as an image; None: nothing.
+        """Work of `prepare` that would take minutes, such as an image; None: nothing.
 
-        Looks and makes nothing. Raises ConfigError or EnvError where it could not be made.
+        Only looks. Raises ConfigError or EnvError where it could not be made.
         """
         return None
 
@@ -154,7 +154,7 @@ class EnvConfig(Part):
 
     @property
     def node_resource(self) -> str | None:
-        """What a node of a cluster must have for an episode, by Ray's name of it; None: nothing."""
+        """Ray's name of the resource that a node needs for an episode; None: nothing."""
         sandbox = getattr(self, "sandbox", None)
         if not isinstance(sandbox, SandboxConfig):
             return None
@@ -165,12 +165,12 @@ class EnvConfig(Part):
 
     @property
     def shows_pictures(self) -> bool:
-        """Whether only a policy that sees can act here."""
+        """Whether only a policy that sees pictures can act here."""
         return False
 
     @classmethod
     def dotted_keys(cls, prefix: str = "") -> list[str]:
-        """Of the base itself: the keys of all kinds of ours."""
+        """The base's own keys: those of all built-in kinds."""
         if cls is not EnvConfig:
             return super().dotted_keys(prefix)
         kinds = map(_model_of, ENVIRONMENTS.builtin)
@@ -207,7 +207,7 @@ def _model_of(kind: str) -> type[EnvConfig]:
 
 
 def _is_gymnasium(path: str) -> bool:
-    """A Gymnasium environment without a configuration of its own is one of `env=gym`."""
+    """Whether the path is a Gymnasium environment without its own configuration (`env=gym`)."""
     import gymnasium
 
     target = load(path, f"env.type={path}")
@@ -215,41 +215,41 @@ def _is_gymnasium(path: str) -> bool:
 
 
 AnyEnvConfig = Annotated[SerializeAsAny[EnvConfig], BeforeValidator(read_env_config)]
-"""Of any kind; `type` says which."""
+"""Configuration of any kind of environment; `type` says which."""
 
 
 def usual_env_config() -> EnvConfig:
-    """What a run without `env=` takes."""
+    """The environment of a run without `env=`."""
     return _model_of("terminal").model_validate({})
 
 
 class AgentConfig(Part):
-    """How observations become messages and replies become actions."""
+    """The agent: turns observations into messages and replies into actions."""
 
     type: str = "auto"
     """`auto`: the agent of the environment; text for any other; `harness`: a program of your own
-    (`command`) that asks the gateway by itself; or a class of your own: package.module:Name."""
+    (`command`) that calls the gateway itself; or a class of your own: package.module:Name."""
     options: dict[str, object] = Field(default_factory=dict)
-    """Of a class of your own, as its `Options` say."""
+    """Options of a class of your own, as its `Options` say."""
     command: list[str] = Field(default_factory=list)
     """type=harness: the program and its arguments; {base_url}, {model}, {task}, {socket}, {folder}
-    and {agents} stand for what rollout/harness.py says."""
+    and {agents} are replaced as rollout/harness.py describes."""
     system: str | None = None
     """System prompt; None takes the agent's own."""
     show_form: bool = False
-    """terminal: the system message shows a reply in the form that is expected. The shipped policies
-    know it by heart; with any other policy it is true unless it is set."""
+    """terminal: the system message shows a reply in the expected form. The shipped policies know it
+    by heart; with any other policy it is true unless it is set."""
     protocol: Literal["native", "text"] = "native"
-    """How tools are called: by the policy server's own tool calls, or in the reply's text."""
+    """How tools are called: by the policy server's native tool calls, or in the reply's text."""
     images: int = Field(3, ge=0)
     """gui: newest pictures that stay in the messages; older ones become a short text."""
     context: Literal["stop", "head_tail"] = "stop"
-    """What becomes of a history that does not fit the context: the episode ends, or its middle is
-    left out (`max_context_chars`)."""
+    """Treatment of a history that does not fit the context: the episode ends, or the middle is left
+    out (`max_context_chars`)."""
     max_context_chars: int | None = Field(None, ge=256)
-    """context=head_tail: longest history; None: only what the policy refuses is cut."""
+    """context=head_tail: longest history in characters; None: cut only what the policy refuses."""
     max_reply_tokens: int | None = Field(None, ge=1)
-    """Tokens that the policy may say in one episode; None for no bound but the turns."""
+    """Tokens that the policy may sample in one episode; None for no bound but the turns."""
 
     @model_validator(mode="after")
     def _has_a_program(self) -> Self:

@@ -18,32 +18,32 @@ from clawrl_gym.core.plugins import ENGINES
 
 
 class EndpointConfig(Part):
-    """A server of the OpenAI API that is measured instead of a policy of our own."""
+    """An OpenAI-compatible server that is measured instead of the run's own policy."""
 
     base_url: str | None = None
-    """With its /v1, such as http://127.0.0.1:8000/v1; None: `policy` is served."""
+    """Its address with /v1, such as http://127.0.0.1:8000/v1; None: `policy` is served."""
     key: str = "none"
-    """Sent as the bearer token."""
+    """Bearer token that is sent."""
     model: str = "default"
     """The model's name at the server."""
     max_tokens: int | None = Field(None, ge=1)
-    """Longest reply; None leaves it to the server."""
+    """Longest reply in tokens; None leaves it to the server."""
     patience_s: float = Field(60.0, ge=0)
-    """How long a request is made again that the server turned away for now (429, 5xx) or did not
-    get, with growing pauses or as Retry-After says; such seconds are none of the agent's."""
+    """Seconds for which a request is repeated that the server turned away for now (429, 5xx) or did
+    not get, with growing pauses or as Retry-After says; this time does not count as the agent's."""
 
 
 class EvaluateConfig(Part):
-    """One evaluation, whole. `policy.engine=openai` is another word for `endpoint`: episodes ask
-    that server themselves."""
+    """One evaluation, whole. `policy.engine=openai` means the same as `endpoint`: episodes ask that
+    server themselves."""
 
     seed: int = Field(0, ge=0)
     """Draws the tasks of split=train; held-out ones are the same for every seed."""
     run: RunFolderConfig = RunFolderConfig()
     dry_run: bool = False
-    """Print the resolved configuration and end."""
+    """Print the resolved configuration and exit."""
     split: Literal["heldout", "train"] = "heldout"
-    """Which tasks are measured: the first `eval.tasks` held-out ones, or as many training draws, of
+    """The tasks to measure: the first `eval.tasks` held-out ones, or as many training draws, of
     which two may be the same task."""
     endpoint: EndpointConfig = EndpointConfig()
     policy: PolicyConfig = PolicyConfig()
@@ -61,7 +61,7 @@ class EvaluateConfig(Part):
 
 
 def _with_endpoint(values: Mapping[str, object]) -> Mapping[str, object]:
-    """With an engine that is an endpoint as `endpoint`. Raises ConfigError where both are given."""
+    """Turn an endpoint engine into `endpoint`. Raises ConfigError where both are given."""
     policy = values.get("policy")
     policy = policy.model_dump() if isinstance(policy, PolicyConfig) else policy
     if not isinstance(policy, Mapping) or not isinstance(name := policy.get("engine"), str):

@@ -16,15 +16,15 @@ _ENVS_PER_WORKER = 128
 
 
 class RolloutConfig(Part):
-    """How episodes are collected."""
+    """Collection of episodes."""
 
     mode: Literal["async", "sync"] = "async"
     """`sync` collects and learns in turns (for comparison only)."""
     groups: int = Field(24, ge=1)
     """Groups in one batch of the learner."""
     group_size: int = Field(8, ge=1)
-    """Episodes of one task. 1: as in a live chat, there is nothing to compare an episode with but
-    a running mean."""
+    """Episodes of one task. 1: as in a live chat, an episode is compared only with a running
+    mean."""
     workers: int = Field(1, ge=1)
     """Ray actors that hold environments; on a cluster that was joined, on each node (at most one a
     core)."""
@@ -36,18 +36,18 @@ class RolloutConfig(Part):
     that run and queue, its key-value cache) up and down; a number fixes it. Never more than
     the workers hold."""
     max_staleness: int = Field(2, ge=0)
-    """A group whose oldest token is more versions old than this is dropped. Where the learner is
-    what takes the time, groups are begun later, so that most are one version old."""
+    """Most versions that a group's oldest token may be behind; older groups are dropped. Where the
+    learner is the bottleneck, groups are begun later, so that most are one version old."""
     episode_timeout_s: float = Field(120.0, gt=0)
     growth_mb: int = Field(1024, ge=0)
-    """Memory that a worker may gain once its environments are warm; above it they are made anew,
-    and the worker after them. 0 watches nothing."""
+    """Memory in MB that a worker may gain once its environments are warm; above it they are
+    recreated, and the worker after them. 0 watches nothing."""
     max_retries: int = Field(3, ge=0)
-    """How often an episode that infrastructure ended is run again."""
+    """Retries of an episode that infrastructure ended."""
     min_group: int = Field(2, ge=1)
     """A group with fewer rewarded episodes is dropped (never a whole one)."""
     dynamic_sampling: bool = False
-    """Groups that teach nothing take no place in a batch: others are collected instead (DAPO)."""
+    """Replace groups that teach nothing in a batch by others (DAPO)."""
 
     @property
     def measured_slots(self) -> int:
@@ -70,42 +70,42 @@ class RolloutConfig(Part):
 
     @property
     def largest_lag(self) -> int:
-        """Versions by which the policy that sampled may lag behind the one that learns."""
+        """Most versions by which the sampling policy may lag behind the learner."""
         return 0 if self.mode == "sync" else self.max_staleness
 
     @property
     def fixed_in_flight(self) -> int | None:
-        """None: the engine decides."""
+        """The fixed number of episodes in flight; None: the engine decides."""
         return None if self.in_flight == "auto" else self.in_flight
 
 
 class DistillationConfig(Part):
-    """How the policy follows its teacher: itself, having read a hint (trainer=opd, hybrid, which
-    take form=topk and teacher=frozen)."""
+    """Distillation from a teacher: the policy itself with a hint in its prompt (trainer=opd,
+    hybrid, which take form=topk and teacher=frozen)."""
 
     teacher: str = "policy"
-    """`policy`: the weights of now; `frozen`: those that the run began with; `average`: the moving
+    """`policy`: the current weights; `frozen`: those that the run began with; `average`: the moving
     average of those after each update; or another model with the same vocabulary, named as
     `policy.model` is."""
     average_decay: float = Field(0.95, ge=0, lt=1)
-    """teacher=average: how much of it an update leaves; it is about the mean of the last
-    1 / (1 - average_decay) updates."""
+    """teacher=average: share of it that an update keeps; it is about the mean of the last 1 / (1 -
+    average_decay) updates."""
     form: Literal["sampled", "topk"] = "sampled"
     """`sampled`: a policy gradient on the sampled tokens, which says of most only that they are
     worse, and lets their probability go anywhere; `topk`: a divergence over the `top_k` most likely
-    tokens and one bin for all others, which says what is better: follow a teacher with it that
-    does not move (`teacher=frozen`)."""
+    tokens and one bin for all others, which says what is better: use it with a fixed teacher
+    (`teacher=frozen`)."""
     gap_clip: float = Field(5.0, gt=0)
-    """sampled: the teacher's log-prob less the policy's is cut to plus and minus this."""
+    """sampled: bound of the teacher's log-prob less the policy's, in nats, to either side."""
     top_k: int = Field(20, ge=1)
     top_k_of: Literal["student", "teacher"] = "student"
     """topk: whose most likely tokens are compared."""
     divergence: Literal["reverse", "forward", "js"] = "reverse"
     """topk: KL(student || teacher), KL(teacher || student), or Jensen-Shannon."""
     baseline: Literal["policy", "control"] = "policy"
-    """What the teacher's words are compared with. `policy`: the policy's own; `control`: what the
-    teacher says having read a hint about something else (one of `judge.hints.controls`), so that
-    only what the hint says is learned and not what any hint does; it asks the teacher twice."""
+    """Baseline of the teacher's log-probs. `policy`: the policy's own; `control`: those of the
+    teacher with a hint about something else (one of `judge.hints.controls`), so that only the
+    content of the hint is learned and not the effect of any hint; it asks the teacher twice."""
 
     @model_validator(mode="after")
     def _has_words_of_both(self) -> Self:
@@ -130,17 +130,17 @@ class TrainerConfig(Part):
     `binary`: each turn by its own verdict; `opd`: hints, through a teacher that has read them;
     `hybrid`: rewards and hints together; or a class of your own: package.module:Name."""
     options: dict[str, object] = Field(default_factory=dict)
-    """Of a class of your own, as its `Options` say."""
+    """Options of a class of your own, as its `Options` say."""
     steps: int = Field(20, ge=1)
     """Updates of the run."""
     normalize_std: bool = True
     """Divide group advantages by their standard deviation (GRPO); False is Dr. GRPO's choice."""
     leave_one_out: bool = False
-    """Compare an episode with the others of its group alone (RLOO: with normalize_std=False)."""
+    """Compare an episode only with the others of its group (RLOO: with normalize_std=False)."""
     process_weight: float = Field(1.0, ge=0)
     """Weight of verdicts on single turns beside the episode's outcome (needs a judge)."""
     baseline_decay: float = Field(0.95, ge=0, lt=1)
-    """Of the running mean of verdicts, the baseline of turns that have no group."""
+    """Decay of the running mean of verdicts, the baseline of turns without a group."""
     rl_weight: float = Field(1.0, ge=0)
     """Weight of the reward term (hybrid)."""
     opd_weight: float = Field(1.0, ge=0)
@@ -159,11 +159,11 @@ class TrainerConfig(Part):
     """A token whose importance ratio (learner before the update over engine) is below this is left
     out of the loss, not of its denominator; 0: no bound."""
     token_ratio_max: float | None = Field(8.0, ge=1)
-    """And one whose ratio is above this; None: no bound."""
+    """Upper bound of the same ratio; None: no bound."""
     sequence_ratio_min: float = Field(0.25, ge=0, le=1)
-    """So are all tokens of a sequence whose ratios' geometric mean is below this; 0: no bound."""
+    """So is a whole sequence whose ratios' geometric mean is below this; 0: no bound."""
     sequence_ratio_max: float | None = Field(4.0, ge=1)
-    """Or above this; None: no bound."""
+    """Upper bound of the same mean; None: no bound."""
     kl_coef: float = Field(0.0, ge=0)
     """Weight of the KL term against the first weights; 0 keeps no reference model."""
     kl_correction: bool = False
@@ -194,79 +194,79 @@ class AdapterConfig(Part):
 
 
 class GuardsConfig(Part):
-    """`publish=if_not_worse`: what an update may do at most. None switches a guard off.
+    """Limits of an update with `publish=if_not_worse`. None switches a guard off.
 
     Medians are those of the last 16 updates that served; before the fourth nothing is compared with
     them.
     """
 
     entropy: float | None = Field(3.0, gt=1)
-    """How many times larger or smaller one update may make the entropy of what is replayed: a
-    policy that collapses, or forgets what a word is, does so in few updates. In runs that learn
-    well it was 1.8 at most, with few samples to replay."""
+    """Most by which one update may multiply or divide the entropy of what is replayed: a policy
+    that collapses, or forgets what a word is, does so in few updates. In runs that learn well it
+    was 1.8 at most, with few samples to replay."""
     reply_length: float | None = Field(8.0, gt=1)
-    """How many times longer or shorter than the median the replies may be that it learned from."""
+    """Most by which its replies may be longer or shorter than the median, as a factor."""
     logprob_gap: float | None = Field(0.2, gt=0)
-    """Mean distance of engine and learner on tokens of the current version, in nats: above it what
-    is learned from is not what was sampled. Rounding in bfloat16 is some hundredths."""
+    """Mean distance of engine and learner on tokens of the current version, in nats: above it the
+    learner does not see what was sampled. Rounding in bfloat16 is some hundredths."""
     grad_norm: float | None = Field(20.0, gt=1)
-    """How many times the median the gradient may be, before it is clipped."""
+    """Largest gradient norm before clipping, as a multiple of the median."""
     replay: float | None = Field(0.05, gt=0)
-    """Nats a token of full advantage that the update may take from replies of earlier batches that
-    were good, or give to those that were bad. Updates of runs that learn well do the reverse."""
+    """Nats per token of full advantage that the update may take from good replies of earlier
+    batches, or give to bad ones. Updates of runs that learn well do the reverse."""
     replay_samples: int = Field(32, ge=1)
-    """The newest ones of earlier batches, at most 8 of each."""
+    """Number of replayed samples: the newest of earlier batches, at most 8 of each."""
     canary: float | None = Field(0.15, gt=0)
-    """`serve`: nats a token that one update may take from canaries: replies to fixed prompts, and
+    """`serve`: nats per token that one update may take from canaries: replies to fixed prompts, and
     turns that people praised; the worse of the two sets counts."""
     drift: float | None = Field(0.6, gt=0)
-    """`serve`: nats a token that canaries may be below the anchor: the version that was pinned
-    last, else the first one that was measured. It bounds what many small updates add up to, while
+    """`serve`: nats per token that canaries may be below the anchor: the version that was pinned
+    last, else the first one that was measured. It bounds the sum of many small updates, while
     others than the owner share the weights."""
     canary_file: str | None = None
-    """Fixed prompts of your own in the place of the shipped ones: a JSON object a line with
-    `messages`, and a `reply` that is good; without it the policy's own first one is."""
+    """Your own fixed prompts instead of the shipped ones: a JSON object a line with `messages`, and
+    a good `reply`; without it the policy's own first one is used."""
     complaints: float | None = Field(0.1, ge=0, lt=1)
-    """`serve`: how much larger than before the share of complaints (verdicts of -1) may be, at the
-    low end of its 95 % interval, before the run goes back by itself to the last good version. No
-    single user decides it, but the owner."""
+    """`serve`: rise of the share of complaints (verdicts of -1), at the low end of its 95 %
+    interval, from which the run rolls back by itself to the last good version. No single user
+    decides it, except the owner."""
     most_refusals: int = Field(3, ge=1)
-    """So many in a row end a run of `train`; `serve` goes on with the last good weights and says
-    so."""
+    """Refusals in a row that end a run of `train`; `serve` continues with the last good weights and
+    says so."""
 
 
 class LearnerConfig(Part):
     """The optimizer and its process."""
 
     backend: str = "torch"
-    """`simulated` sleeps instead of learning: rehearses the loops without a model; or a class of
+    """`simulated` sleeps instead of learning: it rehearses the loops without a model; or a class of
     your own, in a process of its own or called over a network: package.module:Name."""
     options: dict[str, object] = Field(default_factory=dict)
-    """Of a class of your own, as its `Options` say."""
+    """Options of a class of your own, as its `Options` say."""
     placement: Literal["driver", "beside", "apart"] = "driver"
     """`driver`: on the command's machine, on one GPU with the engine. `apart`: with a GPU for
     itself, the machine's last one; on a cluster (`ray.address`) on a node with the resource
     `learner`, else with a GPU. `beside`: on a cluster, with an engine (policy.placement=nodes)."""
     adapter: AdapterConfig | None = None
-    """None trains all weights; `learner=lora` has one."""
+    """The adapter to train; None trains all weights. `learner=lora` sets one."""
     base: Literal["served", "float32", "bfloat16", "nf4"] = "served"
     """The frozen weights beside an adapter. `served`: in the element type of the model's files;
     `nf4`: linear layers in 4 bits (QLoRA, arXiv 2305.14314), which needs bitsandbytes."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """What the learner multiplies in on a GPU. `auto`: float32 for a model whose files are float32,
-    without TF32, so that its log-probs are the engine's (policy.dtype=float32); else bfloat16,
-    several times as fast, with log-probs some hundredths apart. On a CPU it is that of the
-    weights."""
+    """Element type of the learner's computation on a GPU. `auto`: float32 for a model whose files
+    are float32, without TF32, so that its log-probs are the engine's (policy.dtype=float32); else
+    bfloat16, several times as fast, with log-probs some hundredths apart. On a CPU it is that of
+    the weights."""
     offload: bool = False
     """Without an adapter: float32 weights and Adam's moments stay in main memory, and the device
     has the weights in bfloat16 alone: 2 bytes a parameter there, 16 here."""
     checkpoint_layers: bool = False
-    """Make what layers compute again in the backward pass instead of keeping it: about a third
+    """Recompute layers in the backward pass instead of keeping their activations: about a third
     more time, and memory for activations of one layer at a time."""
     moment_bits: Literal[8, 32] = 32
-    """Of Adam's moments. 8, which needs bitsandbytes: 2 bytes a parameter instead of 8. Its step is
-    quick on a GPU; in main memory (a learner on a CPU, `offload`) it takes tens of times as long
-    and, for its time, 20 bytes for each element of the largest tensor."""
+    """Bits of Adam's moments. 8, which needs bitsandbytes: 2 bytes a parameter instead of 8. Its
+    step is quick on a GPU; in main memory (a learner on a CPU, `offload`) it takes tens of times as
+    long and, for its time, 20 bytes for each element of the largest tensor."""
     lr: float = Field(8e-4, gt=0)
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.0, ge=0)
@@ -282,31 +282,30 @@ class LearnerConfig(Part):
     """Steps in a row with a gradient that is not finite, each left out, that end a run."""
     most_without_gradient: int | None = Field(10, ge=1)
     """Updates in a row without any gradient that end a run, each of which is reported with its
-    cause; held-out tasks are measured first. None goes on. `serve` never ends by them."""
+    cause; held-out tasks are measured first. None continues. They never end `serve`."""
     threads: Threads = 1
     """Torch threads of the learner on a CPU. `auto`: half of its machine's cores; all of them with
     rollout=sync, and with `all`."""
     publish: Literal["always", "if_not_worse"] = "always"
-    """`if_not_worse`: `guards` look at each update before its weights serve; one that they refuse
-    is undone, its samples count as used. It takes a checkpoint of every update."""
+    """`if_not_worse`: `guards` check each update before its weights serve; a refused one is undone,
+    its samples count as used. It takes a checkpoint of every update."""
     guards: GuardsConfig = GuardsConfig()
     checkpoint_every: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
-    """Updates from one checkpoint to the next; the last update makes one anyway. `auto`: each
-    update makes one, unless it is larger than 1 GiB: then as many updates go by as it has GiB, 16
-    at most."""
+    """Updates between checkpoints; the last update always makes one. `auto`: each update makes one,
+    unless it is larger than 1 GiB: then as many updates go by as it has GiB, 16 at most."""
     keep_checkpoints: Literal["auto", "by_age"] | Annotated[int, Field(ge=1)] = 2
-    """The newest ones, to which a run can go back; the best on held-out tasks and what is pinned
-    stay beside them. `auto`: 2, and up to 16 as long as they take 1 GiB together. `by_age`: all of
-    today, the last of each of the seven days before and of each week before these, within
-    `keep_gb`; those that lie closest together in time go first. Of those larger than 1 GiB only the
-    newest keeps the optimizer's state."""
+    """Newest checkpoints to keep, to which a run can roll back; the best on held-out tasks and
+    pinned ones stay beside them. `auto`: 2, and up to 16 as long as they take 1 GiB together.
+    `by_age`: all of today, the last of each of the seven days before and of each week before these,
+    within `keep_gb`; those that lie closest together in time go first. Of those larger than 1 GiB
+    only the newest keeps the optimizer's state."""
     keep_gb: float = Field(20.0, gt=0)
-    """keep_checkpoints=by_age: GiB that the checkpoints of one line of weights may take; the two
+    """keep_checkpoints=by_age: GiB that the checkpoints of one set of weights may take; the two
     newest and the pinned ones stay even where they take more."""
     remote_checkpoints: str | None = None
-    """An address of fsspec's (s3://BUCKET/PATH, gs://, sftp://; a path that is mounted does, too):
-    each finished checkpoint is copied below it, into a folder of the run's name, while learning
-    goes on, and what `keep_checkpoints` lets go of goes there, too. None copies nothing."""
+    """An fsspec address (s3://BUCKET/PATH, gs://, sftp://; a mounted path works too): each finished
+    checkpoint is copied below it, into a folder of the run's name, while learning continues, and
+    what `keep_checkpoints` removes is removed there, too. None copies nothing."""
     simulated_step_s: float = Field(1.0, ge=0)
 
     @model_validator(mode="before")
@@ -316,12 +315,12 @@ class LearnerConfig(Part):
 
 
 def _several(value: object) -> object:
-    """One number alone is a list of one."""
+    """Turn a single number into a list."""
     return (value,) if isinstance(value, int) else value
 
 
 class EvalConfig(Part):
-    """Held-out evaluation: before the first update, in between, after the last."""
+    """Held-out evaluation: before the first update, in between, and after the last."""
 
     tasks: int = Field(120, ge=0)
     """Held-out tasks, the same ones each time; 0 switches evaluation off."""
@@ -333,7 +332,7 @@ class EvalConfig(Part):
     between_tasks: int = Field(48, ge=1)
     """Held-out tasks of an evaluation in between (the first of the same list)."""
     temperature: float = Field(0.0, ge=0)
-    """0 takes the most likely token; policy.sampling's own shows what a user meets."""
+    """0 takes the most likely token; policy.sampling's own temperature shows what users get."""
     k: Annotated[tuple[int, ...], BeforeValidator(_several)] = ()
     """pass@k beside success, such as 8 or [1,8]: before the first update, after the last, and in
     `evaluate`; of `samples` more episodes of each task at the policy's own temperature."""
@@ -345,7 +344,7 @@ class EvalConfig(Part):
     """Episodes of each task for pass@k; more are more exact. None takes the largest k."""
     also: tuple[str, ...] = ()
     """Options of conf/env/ whose held-out tasks are measured too, before the first update and after
-    the last: what was learned elsewhere, and what was forgotten."""
+    the last: skills learned and forgotten elsewhere."""
 
     @model_validator(mode="after")
     def _has_enough_samples(self) -> Self:
@@ -364,7 +363,7 @@ class EvalConfig(Part):
         return self.samples_with(self.k)
 
     def samples_with(self, ks: Sequence[int]) -> int:
-        """Those of an evaluation that measures pass@k with `ks`."""
+        """Episodes of each task of an evaluation that measures pass@k with `ks`."""
         if ks:
             return self.samples or max(ks)
         return 1 if self.sampled else 0

@@ -1,4 +1,4 @@
-"""Configuration of live conversations: how sessions are told apart, kept, trained and forgotten."""
+"""Configuration of live sessions: how they are identified, stored, trained on and deleted."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HOURS = re.compile(f"{_CLOCK}-{_CLOCK}")
 
 
 class KindRule(Part):
-    """One rule that tells a side turn: every condition that is given must hold."""
+    """One rule that recognizes a side turn: every given condition must match."""
 
     name: str
-    """Shown with the turn."""
+    """Name shown with the turn."""
     last_user: str | None = None
     """Regular expression found in the last user message."""
     first_user: str | None = None
@@ -26,16 +26,16 @@ class KindRule(Part):
     system: str | None = None
     """Regular expression found in the system message."""
     max_tokens_at_most: int | None = None
-    """The request wants at most as many tokens."""
+    """Largest `max_tokens` of the request."""
     without_tools: bool | None = None
-    """The request offers no tools."""
+    """True: the request offers no tools."""
 
 
 class ClientRules(Part):
-    """What one client writes and asks for itself."""
+    """Texts and side requests of one client."""
 
     kinds: tuple[KindRule, ...] = ()
-    """Side turns; the first rule that holds names the turn, else it is `main`."""
+    """Side turns; the first rule that matches names the turn, else it is `main`."""
     transient: tuple[str, ...] = ()
     """Blocks that the client adds to user messages for one request only and does not keep: regular
     expressions, a block's two ends with `.*?` between them."""
@@ -49,43 +49,43 @@ class LiveConfig(Part):
     """Live sessions."""
 
     record: bool = True
-    """False: nothing of a conversation reaches the disk; training goes on from memory."""
+    """False: no part of a conversation reaches the disk; training continues from memory."""
     retention_days: float | None = Field(None, gt=0)
-    """Sessions that ended longer ago are deleted with all their data; None keeps them."""
+    """Days after which an ended session is deleted with all its data; None keeps them."""
     max_stored_mb_per_user: float | None = Field(1024.0, gt=0)
-    """What the sessions of one user with a key of their own may take on the disk; beyond it their
-    requests are answered 507 until they delete some. None: any amount; the owner has no limit."""
+    """MB on the disk for the sessions of one user with a key of their own; beyond it their requests
+    are answered 507 until they delete some. None: any amount; the owner has no limit."""
     max_stored_mb: float | None = Field(None, gt=0)
-    """What all sessions may take; beyond it live requests are answered 507. None: any amount."""
+    """MB for all sessions; beyond it live requests are answered 507. None: any amount."""
     idle_end_s: float = Field(1800.0, gt=0)
-    """A session without a request for so long has ended; a later request opens it again."""
+    """Seconds without a request after which a session has ended; a later request opens it again."""
     batch_turns: int = Field(8, ge=1)
-    """Judged turns that make an update."""
+    """Judged turns of one update."""
     flush_s: float = Field(900.0, gt=0)
-    """A judged turn waits no longer than this for others before an update is made."""
+    """Longest wait of a judged turn for others before an update is made, in seconds."""
     train_when: str = "always"
-    """`always`; `idle`: after `train_idle_s` in which nobody asked for anything; or hours such as
+    """`always`; `idle`: after `train_idle_s` seconds without a request; or hours such as
     22:00-06:30, by this machine's clock. What is judged at other times waits; an update under way
-    goes on."""
+    continues."""
     train_idle_s: float = Field(120.0, gt=0)
     max_staleness: int = Field(64, ge=0)
-    """A turn whose oldest token is more versions old than this is not trained on."""
+    """Most versions that a turn's oldest token may be behind; older turns are not trained on."""
     user_share: float | None = Field(0.25, gt=0, le=1)
     """Where all share one set of weights: the largest part of an update that comes from one user
     with a key of their own, by samples and by their weight in the loss, whoever judged them; an
-    equal part where fewer people have a key. What is above it waits for samples of others, 64 a
-    user at most. The owner is not bounded. None: nobody is."""
+    equal part where fewer people have a key. The rest waits for samples of others, 64 a user at
+    most. The owner is not bounded. None: nobody is."""
     trusted_users: tuple[str, ...] = ()
-    """Users for whom `user_share` does not hold."""
+    """Users to whom `user_share` does not apply."""
     weak_reward: float = Field(0.1, ge=0, le=1)
-    """What a session is trained with whose turns were all understood and judged neutral: going on
-    without a complaint is weak evidence for the reply. 0 leaves such sessions out."""
+    """Reward of a session whose turns were all understood and judged neutral: continuing without a
+    complaint is weak evidence for the reply. 0 leaves such sessions out."""
     train_truncated: bool = False
     """Train on replies that the token limit cut off."""
     warm_sessions: int = Field(512, ge=1)
     """Idle sessions whose turns stay in memory; others are read again when they return."""
     clients: dict[str, ClientRules] = Field(default_factory=dict)
-    """Rules by client, all of which hold: nobody says which client a request comes from. Shipped
+    """Rules by client, all of which apply: requests do not say which client they come from. Shipped
     are those of `conf/live/`; `live.clients.NAME.kinds=[...]` adds a client of your own."""
     kinds: tuple[KindRule, ...] = ()
     """Rules of side turns that are tried before those of `live.clients`."""
@@ -113,8 +113,7 @@ class LiveConfig(Part):
 
     @property
     def hours(self) -> tuple[time, time] | None:
-        """Between which learning is on, where `train_when` says so; the end may be on the next
-        day."""
+        """Hours of learning, where `train_when` gives them; the end may be on the next day."""
         if self.train_when in _WORDS:
             return None
         start, end = map(time.fromisoformat, self.train_when.split("-"))

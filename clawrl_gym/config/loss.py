@@ -1,4 +1,4 @@
-"""Configuration of the loss: which one, its options, and its keys of earlier versions."""
+"""Configuration of the loss: its type, its options, and its keys of earlier versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EARLIER = ("surrogate", "clip_low", "clip_high")
 
 
 class LossConfig(Part):
-    """The policy-gradient term: what each sampled token adds to the loss."""
+    """The policy-gradient term: the contribution of each sampled token to the loss."""
 
     type: str = "ppo"
     """`ppo`: clipped ratio of each token (clip_high above clip_low is DAPO's choice); `gspo`: one
@@ -38,7 +38,7 @@ class LossConfig(Part):
 
 def with_loss(trainer: Mapping[str, object]) -> dict[str, object]:
     """A trainer's plain values, with `surrogate`, `clip_low` and `clip_high` of earlier versions
-    where they belong now.
+    moved to their new keys.
 
     Raises ConfigError where both are there and differ.
     """

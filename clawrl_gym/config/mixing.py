@@ -1,9 +1,8 @@
 """From `env=[terminal,toolcall] mixture.terminal.weight=2` to a configuration for each environment.
 
-What `env=NAME` alone would choose for an environment (its keys, its agent, its judge, its
-curriculum, the time and number of its episodes) is its own in a mixture, too. All else is the
-run's, the model too; a judge or a curriculum that the command line names is
-everyone's.
+Settings that `env=NAME` alone would choose for an environment (its keys, its agent, its judge, its
+curriculum, the time and number of its episodes) are its own in a mixture, too. All else belongs to
+the run, the model too; a judge or a curriculum on the command line is for all.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ ComposeAlone = Callable[[str], Values]
 """The whole configuration of a run of one environment, by its name after `env=`."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _OWN = ("env", "agent", "judge", "curriculum")
-"""What `env=NAME` alone chooses."""
+"""Groups that `env=NAME` alone chooses."""
 _OF_ROLLOUT = ("episode_timeout_s", "envs_per_worker")
-"""And of these what it says of its episodes."""
+"""Keys of `rollout` that it chooses as well."""
 _OF_ALL = ("policy", "learner")
-"""Parts that a mixture has as all of its environments alone, where they agree."""
+"""Parts that a mixture takes from its environments alone, where they agree."""
 _OF_ONE = ("env", "agent")
 """Parts that each environment of a mixture has for itself."""
 
@@ -67,7 +66,7 @@ def _check_names(names: Sequence[str], override: str) -> None:
 
 
 def is_of_mixture(override: str) -> bool:
-    """Whether an override says something of single environments."""
+    """Whether an override concerns single environments."""
     name = override.lstrip("+~").partition("=")[0]
     return name.partition(".")[0] in (*_OF_ONE, "mixture")
 
@@ -75,7 +74,7 @@ def is_of_mixture(override: str) -> bool:
 def with_mixture(
     values: Values, names: Sequence[str] | None, overrides: Sequence[str], alone: ComposeAlone
 ) -> Values:
-    """The run's values, its environments filled in; as they are without a mixture.
+    """The run's values, its environments filled in; unchanged without a mixture.
 
     Raises ConfigError where an override cannot say which environment it is of.
     """
@@ -101,7 +100,7 @@ def with_mixture(
 
 
 def _agreed(name: str, values: Values, usual: Sequence[Values]) -> object:
-    """The run's, but for what all of them would have alone."""
+    """The run's part, with the values that all of them would have alone."""
     own = values[name]
     alone = [kind for kind in (each[name] for each in usual) if isinstance(kind, Mapping)]
     if not isinstance(own, Mapping) or not alone:
@@ -111,7 +110,7 @@ def _agreed(name: str, values: Values, usual: Sequence[Values]) -> object:
 
 
 def _shared_policy(policy: object, policies: Sequence[object]) -> object:
-    """A reply may be as long as the longest that one of them allows."""
+    """The shared policy: a reply may be as long as the longest that one of them allows."""
     if not isinstance(policy, Mapping):
         return policy
     own = [each for each in policies if isinstance(each, Mapping)]
@@ -129,7 +128,7 @@ def _max_tokens(policy: Mapping[str, Any]) -> int:
 
 
 def _domains(mixture: object, names: Sequence[str] | None) -> dict[str, Values]:
-    """What is said of each environment, in the order in which they were named."""
+    """The settings of each environment, in the order in which they were named."""
     if mixture is None:
         mixture = {}
     if not isinstance(mixture, Mapping):
@@ -149,7 +148,7 @@ def _domains(mixture: object, names: Sequence[str] | None) -> dict[str, Values]:
 
 
 def _said(name: str, said: object) -> Values:
-    """A number alone is a weight."""
+    """Settings of one environment; a number alone is a weight."""
     if said is None:
         return {}
     if isinstance(said, int | float) and not isinstance(said, bool):
@@ -163,7 +162,7 @@ def _said(name: str, said: object) -> Values:
 
 
 def _usual(name: str, said: Values, alone: ComposeAlone) -> Values:
-    """What a run of this environment alone would have. Raises ConfigError."""
+    """The configuration of a run of this environment alone. Raises ConfigError."""
     own_env = said.get("env")
     kind = own_env.get("type") if isinstance(own_env, Mapping) else None
     if kind is not None and not isinstance(kind, str):
@@ -183,7 +182,7 @@ def _filled(usual: Values, said: Values) -> Values:
 
 
 def _merged(usual: Mapping[str, object], said: Mapping[str, object]) -> Values:
-    """What was said wins, key by key."""
+    """Merge settings key by key; those in `said` win."""
     merged = dict(usual)
     for key, value in said.items():
         own = merged.get(key)

@@ -16,12 +16,12 @@ class DomainConfig(Part):
     env: AnyEnvConfig
     agent: AgentConfig = AgentConfig()
     judge: JudgeConfig = JudgeConfig()
-    """Of this environment's turns."""
+    """The judge of this environment's turns."""
     curriculum: CurriculumConfig = CurriculumConfig()
     weight: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Its share of the groups is this over the sum of all weights."""
     episode_timeout_s: float | None = Field(None, gt=0)
-    """None takes `rollout.episode_timeout_s`."""
+    """Seconds of an episode; None takes `rollout.episode_timeout_s`."""
     envs_per_worker: int | None = Field(None, ge=1)
     """Most of its episodes that one worker runs at a time; None: as many as the worker has room
     for. Browsers and containers take much memory, each."""

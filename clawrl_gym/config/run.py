@@ -1,4 +1,4 @@
-"""The configurations of the commands, whole: what `compose.py` makes and the run takes apart."""
+"""The whole configurations of the commands: made by `compose.py`, and taken apart by the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clawrl_gym.core.plugins import LOGGERS
 
 
 class RunFolderConfig(Part):
-    """Where the run's folder is."""
+    """The place of the run's folder."""
 
     root: str = "runs"
     """Parent of the run's folder when `dir` is not given."""
@@ -37,21 +37,21 @@ class RunFolderConfig(Part):
 
 
 class CommandConfig(Part):
-    """What training and serving have in common."""
+    """Shared settings of training and serving."""
 
     seed: int = Field(0, ge=0)
     run: RunFolderConfig = RunFolderConfig()
     resume: str | None = None
-    """Folder of a run to go on with."""
+    """Folder of the run to resume."""
     searchpath: tuple[str, ...] = ()
-    """Where groups are looked for beside conf/; --config-dir DIR sets it."""
+    """Places of groups beside conf/; --config-dir DIR sets it."""
     dry_run: bool = False
-    """Print the resolved configuration and end."""
+    """Print the resolved configuration and exit."""
     logger: str = "none"
-    """Where metrics go in addition to metrics.jsonl: tensorboard, wandb, or a class of your own:
-    package.module:Name."""
+    """Destination of metrics in addition to metrics.jsonl: tensorboard, wandb, or a class of your
+    own: package.module:Name."""
     logger_options: dict[str, object] = Field(default_factory=dict)
-    """Of a logger of your own, as its `Options` say."""
+    """Options of a logger of your own, as its `Options` say."""
     ui: Literal["auto", "live", "line"] = "auto"
     """`auto`: the live view on a terminal, one line a step elsewhere."""
     policy: PolicyConfig = PolicyConfig()
@@ -80,7 +80,7 @@ class CommandConfig(Part):
 
     @property
     def judges(self) -> tuple[JudgeConfig, ...]:
-        """All that judge."""
+        """The judges of all environments."""
         return (self.judge,)
 
 
@@ -88,7 +88,7 @@ class RunConfig(CommandConfig):
     """One training run, whole."""
 
     env: AnyEnvConfig = Field(default_factory=usual_env_config)
-    """With a mixture: its first one's, and so is `agent`."""
+    """The environment; in a mixture the first one's, and so is `agent`."""
     agent: AgentConfig = AgentConfig()
     mixture: dict[str, DomainConfig] = Field(default_factory=dict)
     """Environments that are trained on together, by name: env=[terminal,toolcall], with
@@ -97,14 +97,14 @@ class RunConfig(CommandConfig):
     rollout: RolloutConfig = RolloutConfig()
     eval: EvalConfig = EvalConfig()
     control: Control = "none"
-    """A run to compare others with, which has nothing to learn from: `shuffled_rewards` permutes
+    """A control run for comparison, which has nothing to learn from: `shuffled_rewards` permutes
     rewards and verdicts within a group (groups of one get those of the group before),
     `irrelevant_hints` gives hints of other tasks, `random_hints` words of other tasks' requests. It
     is called a control wherever it is shown."""
 
     @property
     def domains(self) -> Mapping[str, DomainConfig]:
-        """What is trained on, by name: the mixture, or the one environment, whose name is empty."""
+        """The trained environments by name: the mixture, or the one, whose name is empty."""
         alone = DomainConfig.model_construct(
             env=self.env, agent=self.agent, judge=self.judge, curriculum=self.curriculum
         )
@@ -116,7 +116,7 @@ class RunConfig(CommandConfig):
 
     @property
     def env_name(self) -> str:
-        """What is trained on, for people and names of folders: `terminal`, `terminal+toolcall`."""
+        """The trained environments as a name, also of folders: `terminal`, `terminal+toolcall`."""
         return "+".join(self.mixture) or str(self.env.type)
 
 
@@ -126,7 +126,7 @@ class ServeConfig(CommandConfig):
     learn: bool = True
     """False: serve and record only."""
     print_config: bool = False
-    """Write the `openclaw.json` snippet to standard output and end."""
+    """Write the `openclaw.json` snippet to standard output and exit."""
     print_unit: bool = False
     """Write the systemd unit of this installation and these overrides to standard output and
-    end."""
+    exit."""

@@ -1,4 +1,4 @@
-"""Configuration of supervised learning (SFT): what is imitated, and for how long."""
+"""Configuration of supervised fine-tuning (SFT): its data and its length."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from clawrl_gym.config.policy import PolicyConfig
 from clawrl_gym.config.run import RunFolderConfig
 
 FULL_LR, ADAPTER_LR = 2e-5, 2e-4
-"""Rates of trl's SFTTrainer, and ten times as much for an adapter, as its documentation advises."""
+"""Learning rates of trl's SFTTrainer: ten times as much for an adapter, as its docs advise."""
 
 
 def is_supervised(values: Mapping[str, object]) -> bool:
-    """Whether they are the configuration of a supervised run, of any version."""
+    """Whether the values are the configuration of a supervised run, of any version."""
     return "learn_on" in values
 
 
 def _several(value: object) -> object:
-    """One name alone is a list of one."""
+    """Turn a single name into a list."""
     return (value,) if isinstance(value, str) else value
 
 
 class EpisodesConfig(Part):
-    """Which episodes of a run are imitated; held-out ones never are."""
+    """The episodes of a run to imitate; held-out ones never are."""
 
     min_reward: float = 1.0
-    """Least reward of an episode."""
+    """Lowest reward of an episode."""
     per_task: int | None = Field(None, ge=1)
     """Most episodes of one task: those with the highest reward, of equals the newest. None: all."""
 
@@ -45,39 +45,38 @@ class SftConfig(Part):
     demonstrations: int = Field(0, ge=0)
     """Episodes of `env` that its oracle plays to be imitated, beside `data`."""
     seed: int = Field(0, ge=0)
-    """Of the order of what is learned, of an adapter's first weights and of demonstrations."""
+    """Seed of the order of the data, of an adapter's first weights and of demonstrations."""
     run: RunFolderConfig = RunFolderConfig()
     resume: str | None = None
-    """Folder of a supervised run to go on with."""
+    """Folder of the supervised run to resume."""
     dry_run: bool = False
-    """Print the resolved configuration and end."""
+    """Print the resolved configuration and exit."""
     learn_on: Literal["all", "last"] = "all"
-    """Which replies of a conversation are imitated; its last one alone reads the others."""
+    """Replies of a conversation to imitate; with `last` the others are only read."""
     heldout: float = Field(0.05, ge=0, lt=1)
-    """Share of what is given that is not learned from: its loss is printed before, during and
-    after. A hash of the conversation's beginning, of an episode its task, decides; the seed does
-    not."""
+    """Share of the data that is held out: its loss is printed before, during and after. A hash of
+    the conversation's beginning, of an episode its task, decides; the seed does not."""
     epochs: int = Field(3, ge=1)
-    """Passes over everything."""
+    """Passes over the data."""
     steps: int | None = Field(None, ge=1)
     """Updates; None: as many as `epochs` take."""
     batch: int = Field(16, ge=1)
     """Sequences of one update."""
     every: int | None = Field(None, ge=1)
-    """Updates from one held-out loss to the next, with a checkpoint each; None: an epoch."""
+    """Updates between held-out losses, with a checkpoint each; None: an epoch."""
     max_tokens_per_pack: int = Field(2048, ge=128)
     """Tokens of one packed forward pass."""
     episodes: EpisodesConfig = EpisodesConfig()
     policy: PolicyConfig = PolicyConfig()
     learner: LearnerConfig = LearnerConfig(lr=FULL_LR)
     env: AnyEnvConfig = Field(default_factory=usual_env_config)
-    """Where demonstrations are played."""
+    """The environment of demonstrations."""
     agent: AgentConfig = AgentConfig()
 
     @model_validator(mode="before")
     @classmethod
     def _has_a_rate(cls, values: object) -> object:
-        """`learner.lr` null: what suits the weights that are trained."""
+        """For `learner.lr` null, fill in the rate that suits the trained weights."""
         learner = values.get("learner") if isinstance(values, Mapping) else None
         if not isinstance(values, Mapping) or not isinstance(learner, Mapping):
             return values

@@ -1,4 +1,4 @@
-"""The words of the project as data, its errors, and what every room may use.
+"""The project's types and errors, and helpers that every package may use.
 
 Imports no other room.
 """

@@ -1,6 +1,6 @@
-"""Control runs: trained as any other, with what they learn from made worthless.
+"""Control runs: trained like any other, but with the learning signal made worthless.
 
-What such a run gains is no effect of rewards or hints. Everybody who shows or publishes a run says
+Any gain of such a run is not an effect of rewards or hints. Whatever shows or publishes a run says
 that it is one.
 """
 
@@ -18,7 +18,7 @@ ON_HINTS = ("irrelevant_hints", "random_hints")
 
 
 def control_words(control: object) -> str | None:
-    """What has to stand wherever such a run is shown; None of any other run."""
+    """The notice to show wherever a control run is shown; None for any other run."""
     for name, effect in CONTROLS.items():
         if control == name:
             return f"CONTROL RUN (control={name}): {effect}. What it learns is no result."

@@ -1,6 +1,6 @@
-"""What a process has started, in all generations, through /proc: finding it and ending it.
+"""Find and end all descendants of a process, through /proc.
 
-Needs nothing but the standard library: it is there from a command's first import on.
+Needs only the standard library: it is there from a command's first import on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _GRACE_S = 0.5
-"""For what ends by itself when its owner is gone, and cleans up meanwhile: sandboxes' launchers."""
+"""Seconds for processes that end by themselves after their owner, such as sandboxes' launchers."""
 _ROUNDS = 20
 _PAUSE_S = 0.02
 
@@ -24,13 +24,13 @@ _PAUSE_S = 0.02
 def die_with_parent() -> None:
     """Have the kernel kill this process as soon as its parent has died, however it died.
 
-    What counts as the parent is the thread that started it.
+    The parent is the thread that started it.
     """
     _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def forks_die_with_parent() -> None:
-    """From now on whatever this process forks is killed as soon as this process has died."""
+    """Have every later fork of this process killed as soon as this process has died."""
     forking = os.getpid()
 
     def note() -> None:
@@ -46,7 +46,7 @@ def forks_die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """From now on what loses its parent below this process becomes its own child, and is found."""
+    """Adopt processes below this one that lose their parent, so that `descendants` finds them."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -16,7 +16,7 @@
     ├── TrainerError       the learner failed
     │   └── LearnerDied    its process ended: it can be started again from the last checkpoint
     ├── ClusterError       Ray, which holds workers and learner, did not start or has ended
-    ├── ShipmentError      files did not arrive on another machine as they were sent
+    ├── TransferError      files did not arrive on another machine as they were sent
     └── StoreError         the run's database or folder cannot be used
         ├── DiskFull       there is no room for what is to be written
         └── NoRoom         what serves ended of a full disk, and is to be started again
@@ -33,7 +33,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 _NO_SPACE = os.strerror(errno.ENOSPC)
-"""Of errors of other processes and languages only their words arrive."""
+"""Errors of other processes and languages arrive as text only."""
 
 
 class ClawError(Exception):
@@ -45,7 +45,7 @@ class ConfigError(ClawError):
 
 
 class ConfigErrors(ConfigError):
-    """Several things are wrong: a line for each."""
+    """Several things are wrong; one line for each."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -73,7 +73,7 @@ class NoVerdict(EnvError):
 
 
 class AgentFault(ClawError):
-    """The agent made its own episode impossible to go on with, or to grade: a failure.
+    """The agent made it impossible to continue or to grade its own episode: a failure.
 
     Environments raise it wherever an episode may fail by what the agent did, in `step`, `finish`
     or a `TaskEnv`'s `_act` and `_grade`: a grade that cannot be read (no permission, a FIFO where
@@ -121,14 +121,14 @@ class LearnerDied(TrainerError):
 
 
 class ClusterError(ClawError):
-    """Ray did not start, or one of its own processes ended: nothing of it can go on."""
+    """Ray did not start, or one of its own processes ended: nothing in it can continue."""
 
 
 class HeadLost(ClusterError):
     """The head of a joined cluster is gone: Ray's own end waits for it, and breaks the process."""
 
 
-class ShipmentError(ClawError):
+class TransferError(ClawError):
     """Files did not arrive as they were sent, or there is no room for them."""
 
 
@@ -141,7 +141,7 @@ class DiskFull(StoreError):
 
 
 class NoRoom(StoreError):
-    """What serves ended because a disk was full: it is to be started again, until there is room."""
+    """A service ended because a disk was full: it is restarted once there is room."""
 
 
 @contextmanager
@@ -156,14 +156,14 @@ def boundary(wrapper: type[ClawError], doing: str) -> Iterator[None]:
 
 
 def first_of(error: BaseException) -> BaseException:
-    """The first error that is in a group, however deep; any other one itself."""
+    """The first error in a group, however deep; any other error itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def lacks_room(error: BaseException | None) -> bool:
-    """Whether it came of a full disk, however it was wrapped on its way."""
+    """Whether the error came from a full disk, however it was wrapped on its way."""
     if isinstance(error, BaseExceptionGroup):
         return any(lacks_room(one) for one in error.exceptions)
     while error is not None:

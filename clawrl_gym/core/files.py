@@ -1,4 +1,4 @@
-"""Files that a reader never sees half written, in two places, for nobody else; where caches lie."""
+"""Atomic, linked and private files, and where caches lie."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _OTHERS = 0o077
-"""Rights of the group and of everybody."""
+"""Permissions of the group and of everybody."""
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file, or write it anew, in one step. Raises OSError; the file is then as it was."""
+    """Write or replace a file in one step. Raises OSError; the file is then unchanged."""
     scratch = path.with_name(path.name + ".new")
     scratch.write_text(text, encoding="utf-8", errors="replace")
     scratch.replace(path)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """The same file in a second place: for files that are never written again. Raises OSError."""
+    """Hard-link or copy a file that is never written again. Raises OSError."""
     try:
         target.hardlink_to(source)
     except OSError:  # other file systems, or one that knows no hard links
@@ -31,7 +31,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
-    """What is made inside is its owner's alone, by this process and all that it starts."""
+    """Create everything inside with access for its owner only, in this process and its children."""
     before = os.umask(_OTHERS)
     try:
         yield
@@ -40,7 +40,7 @@ def private_files() -> Iterator[None]:
 
 
 def make_private(folder: Path) -> bool:
-    """Take a folder and all in it from everybody but its owner; whether somebody else could look.
+    """Restrict a folder and all in it to its owner; returns whether anybody else had access.
 
     Links are not followed, and what belongs to another user stays as it is.
     """
@@ -59,7 +59,7 @@ def _restrict(path: Path) -> None:
 
 
 def cache_root() -> Path:
-    """Where this user keeps what can be fetched again."""
+    """The folder where this user keeps files that can be fetched again."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     if not home.is_absolute() or not _may_write(home):
         home = Path(tempfile.gettempdir(), f"clawrl-cache-{os.getuid()}")

@@ -9,11 +9,11 @@ from pathlib import Path
 from clawrl_gym.core.errors import StoreError
 
 LOCK_FILE = "run.lock"
-"""Of a run's folder."""
+"""Lock file in a run's folder."""
 
 
 def lock_folder(folder: Path, name: str = LOCK_FILE) -> int:
-    """Hold a folder; returns the open file that holds it (the system frees it on death).
+    """Lock a folder; returns the open file that holds the lock (the system frees it on death).
 
     Raises StoreError when a living process has it, or when the folder cannot be used.
     """
@@ -36,7 +36,7 @@ def lock_folder(folder: Path, name: str = LOCK_FILE) -> int:
 
 
 def holder_of(folder: Path, name: str = LOCK_FILE) -> str | None:
-    """The process that writes to a run's folder now; None when nobody does. Leaves no trace."""
+    """The process that writes to a run's folder now; None when there is none. Leaves no trace."""
     try:
         lock = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -52,7 +52,7 @@ def holder_of(folder: Path, name: str = LOCK_FILE) -> str | None:
 
 
 def in_use(folder: Path, owner: str) -> str:
-    """The refusal of a folder that another process writes to."""
+    """The error message for a folder that another process writes to."""
     return (
         f"got the folder {str(folder)!r} of a run that is still going (process {owner}), "
         "expected a free one: give another run.dir=PATH, or end that run first"

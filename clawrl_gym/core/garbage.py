@@ -1,8 +1,9 @@
-"""When a process that holds thousands of conversations looks for garbage.
+"""Schedule of garbage collection in a process that holds thousands of conversations.
 
-Python looks after every 700 new objects, and through all of them once a quarter is new: with 2,000
-episodes in flight that is most of the CPU. There is little to find, because nearly everything is
-freed by counting references. So it looks by the clock, and sooner only where memory grows.
+Python collects after every 700 new objects, and through all of them once a quarter is new: with
+2,000 episodes in flight that is most of the CPU. There is little to find, because nearly everything
+is freed by reference counts. So this process collects at fixed intervals, and sooner only where
+memory grows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _NEW_OBJECTS = 100_000
 
 @asynccontextmanager
 async def collected_by_the_clock(every_s: float = _EVERY_S) -> AsyncIterator[None]:
-    """Inside; what lives at the beginning is taken to live on."""
+    """Collect at fixed intervals inside; objects that exist at the start are taken to stay."""
     thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()

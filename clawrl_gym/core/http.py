@@ -1,7 +1,7 @@
-"""Connections to a server of models, and its failures as errors of ours.
+"""Connections to a model server, with its failures as this package's errors.
 
-The policy's client and a judge's share it: who cannot be reached, or says that it is too busy, may
-be asked again (PolicyUnavailable); a request that was refused may not.
+The policy's client and a judge's share it. A server that cannot be reached or is too busy may be
+asked again (PolicyUnavailable); a request that was refused may not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class HttpPool:
         max_connections: int,
         keepalive_s: float = 15.0,
     ) -> None:
-        """`server`: what errors call it; `keepalive_s`: how long an idle connection stays open."""
+        """`server`: its name in errors; `keepalive_s`: how long an idle connection stays open."""
         self._server = server
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._max_connections = max_connections
@@ -33,7 +33,7 @@ class HttpPool:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """It follows no proxies of the environment."""
+        """The open session; it ignores proxies of the environment."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
@@ -45,7 +45,7 @@ class HttpPool:
 
     @contextmanager
     def reaching(self, path: str, timeout_s: float) -> Iterator[None]:
-        """Raises PolicyUnavailable when the server does not answer inside."""
+        """Raise PolicyUnavailable when the server does not answer inside."""
         try:
             yield
         except TimeoutError as error:
@@ -67,7 +67,7 @@ class HttpPool:
         is_bad_request: bool,
         is_too_long: bool,
     ) -> PolicyError:
-        """What an answer that is not 200 means; `excerpt` of it is repeated."""
+        """The error for an answer that is not 200; `excerpt` of it is repeated."""
         kind: type[PolicyError] = PolicyUnavailable if is_unavailable else PolicyError
         if is_bad_request:
             kind = ContextError if is_too_long else RequestError

@@ -1,7 +1,7 @@
-"""How to install what is missing, as a command that works here.
+"""The command that installs what is missing here.
 
-In a checkout's own environment that is `make`, with what the locks pin; elsewhere it is pip, with
-the names of the packages themselves, for the index does not have this one.
+In a checkout's own environment that is `make`, with the versions that the locks pin; elsewhere it
+is pip, with the names of the packages themselves, for the index does not have this one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import ConfigError
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-"""The only index that has the CPU build of torch."""
+"""The only index with the CPU build of torch."""
 _LOCKED = ("cpu", "gguf", "gpu", "gui", "mcp", "reasoning", "swe")
 """The extras that `make setup` installs."""
 
@@ -32,14 +32,14 @@ def make_command(target: str) -> str | None:
 
 
 def how_to_install(extra: str) -> str:
-    """The command that installs what an extra of this package stands for."""
+    """The command that installs the packages of one of this package's extras."""
     target = "setup BUILD=gpu" if extra == "gpu" else "setup"
     command = make_command(target) if extra in _LOCKED else None
     return command or _pip_install(extra)
 
 
 def check_torch_builds() -> None:
-    """ConfigError when torchvision was built for another torch: transformers then fails."""
+    """Raise ConfigError when torchvision was built for another torch: transformers then fails."""
     torch, vision = _version("torch"), _version("torchvision")
     if torch is None or vision is None:
         return
@@ -53,7 +53,7 @@ def check_torch_builds() -> None:
 
 
 def how_to_have_chromium() -> str:
-    """The command for the browser itself, beside the package that drives it."""
+    """The command that installs the browser itself, beside the package that drives it."""
     playwright = f"{_python()} -m playwright install chromium-headless-shell"
     return make_command("browser") or f"apt-get install chromium-headless-shell, or: {playwright}"
 

@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM for the commands of this package, from their first import to their last line.
 
-The first signal cancels what runs, so that everything is closed in order; a second one, or
-`PATIENCE_S` later the clock, ends the process at once, with all that it has started. Before
-anything runs, the first one does. The last line says how to go on. Needs nothing but the standard
-library, and does nothing in a process that was not started as a command.
+The first signal cancels the work, so that everything is closed in order. A second one, or a wait of
+`PATIENCE_S`, ends the process at once, with all that it has started. Before anything runs, the
+first signal does. The last line says how to resume. Needs only the standard library, and does
+nothing in a process that was not started as a command.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from clawrl_gym.core.scratch import remove_all
 
 COMMANDS = ("train", "sft", "serve", "evaluate", "rejudge", "bench")
 PATIENCE_S = 3.5
-"""How long closing in order may take."""
+"""Seconds that closing in order may take."""
 HOLDING_S = PATIENCE_S + 1.0
-"""The same for a process that only waits for another command to close and to end."""
+"""Seconds for a process that only waits for another command to close and to end."""
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _NOTHING = "nothing to resume"
 _RESTORE_TERMINAL = b"\x1b[?1047l\x1b[?25h"
-"""The first screen, and the cursor; without effect where both are there."""
+"""Return to the first screen and show the cursor; without effect where both are already so."""
 Handler = Callable[[int, FrameType | None], object] | int | None
-"""As `signal.signal` takes and gives it."""
+"""A handler as `signal.signal` takes and returns it."""
 
 
 class Interrupts:
-    """The signals of this process. There is one, `INTERRUPTS`: signals are the process's own."""
+    """Signals of this process. The one instance is `INTERRUPTS`: signals belong to a process."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
-        """The one that came; None as long as none did."""
+        """The signal that came; None before one came."""
         self.patience_s = PATIENCE_S
         self.silent = False
-        """Another process says how the command ended."""
+        """True when another process reports how the command ended."""
         self._catching = False
         self._ways_on: list[str] = []
         self._cancel: Callable[[], object] | None = None
@@ -52,13 +52,13 @@ class Interrupts:
         self._ending = threading.Lock()
 
     def catch(self) -> dict[signal.Signals, Handler]:
-        """From now on SIGINT and SIGTERM are ours; returns whose they were."""
+        """Handle SIGINT and SIGTERM from now on; returns the handlers before."""
         self._catching = True
         return {number: signal.signal(number, self._on_signal) for number in EXIT_CODES}
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Inside, SIGINT and SIGTERM are ours; outside of the main thread nothing changes."""
+        """Handle SIGINT and SIGTERM inside; outside of the main thread nothing changes."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -77,7 +77,7 @@ class Interrupts:
 
     @contextmanager
     def cancelling(self, cancel: Callable[[], object]) -> Iterator[None]:
-        """Inside, the first signal calls `cancel`, and what runs has some time to close."""
+        """Call `cancel` on the first signal inside, and leave the work some time to close."""
         # Started now: a handler may come at a moment at which no thread can be started.
         threading.Thread(target=self._lose_patience, name="interrupt", daemon=True).start()
         self._cancel = cancel
@@ -88,7 +88,7 @@ class Interrupts:
 
     @contextmanager
     def goes_on(self, how: str) -> Iterator[None]:
-        """What ends inside, by a signal or by an error (its note), says how to go on.
+        """Say how to resume when the block ends by a signal or by an error (as its note).
 
         A configuration that is refused would be refused again: there it says nothing.
         """
@@ -146,7 +146,7 @@ def catch_from_the_start() -> None:
 
 
 def exit_code_of_short(work: Callable[[], object], stopped: str = "stopped") -> int:
-    """Of a command that starts nothing: an error on purpose is one line, and a Ctrl-C a word."""
+    """Exit code of a command that starts nothing: an error is one line, a Ctrl-C one word."""
     try:
         work()
     except ClawError as error:
@@ -159,7 +159,7 @@ def exit_code_of_short(work: Callable[[], object], stopped: str = "stopped") -> 
 
 
 def end_process(code: int, last_words: str = "") -> NoReturn:
-    """End this process and all that it has started, now; no handler of anybody's end runs."""
+    """End this process and all that it has started, now; no exit handlers run."""
     end_descendants()
     remove_all()
     if last_words:
@@ -168,14 +168,14 @@ def end_process(code: int, last_words: str = "") -> NoReturn:
 
 
 def restore_terminal() -> None:
-    """What a process that ends at once, or was killed, may have left undone."""
+    """Restore the terminal after a process that ended at once or was killed."""
     with contextlib.suppress(OSError):
         if os.isatty(1):
             os.write(1, _RESTORE_TERMINAL)
 
 
 def _write(text: str) -> None:
-    """To standard error, whatever holds its locks; left out where nobody reads."""
+    """Write to standard error, whatever holds its locks; left out where nobody reads."""
     restore_terminal()
     with contextlib.suppress(OSError, ValueError):
         _, ready, _ = select.select([], [2], [], 0)

@@ -1,4 +1,4 @@
-"""95 % intervals of what was measured: shares and means over tasks, and paired differences.
+"""95 % intervals of measurements: shares and means over tasks, and paired differences.
 
 A share of solved tasks has Wilson's interval (`wilson` in `metrics.py`). The mean of other numbers,
 such as pass@k, is resampled: tasks are drawn with replacement, 10,000 times, from a fixed seed, so
@@ -35,7 +35,7 @@ _T_975 = (
 its quantiles, and scipy's 100 MB for one function would be a dependency of its own."""
 _DRAWS = 10_000
 _CHUNK = 2_000_000
-"""Numbers that are drawn at a time, for memory."""
+"""Numbers drawn at a time, to bound memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Estimate:
     low: float
     high: float
     n: int
-    """Tasks."""
+    """Number of tasks."""
 
 
 def share_of(solved: Sequence[bool]) -> Estimate:
@@ -77,14 +77,14 @@ def reward_of(rewards: Sequence[float]) -> Estimate:
 
 
 def interval_values(name: str, estimate: Estimate) -> dict[str, float]:
-    """An estimate as metrics: `name`, `name_low`, `name_high`; without what is not known."""
+    """An estimate as metrics: `name`, `name_low`, `name_high`; unknown values are left out."""
     values = {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     return {key: value for key, value in values.items() if math.isfinite(value)}
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """By how much something was above something else, on the same tasks."""
+    """A paired difference on the same tasks: the first less the second."""
 
     mean: float
     low: float
@@ -94,7 +94,7 @@ class Difference:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out that nothing differs."""
+        """Whether the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
 
@@ -112,8 +112,8 @@ def reward_difference(before: Mapping[str, float], after: Mapping[str, float]) -
 
 
 def mean_difference(differences_ST: Sequence[Sequence[float]]) -> Difference | None:
-    """Of a table of differences between -1 and 1, a row a seed and a column a task; None of an
-    empty one."""
+    """The mean difference of a table of differences between -1 and 1, a row a seed and a column a
+    task; None for an empty one."""
     rows = [list(row) for row in differences_ST if row]
     if not rows:
         return None

@@ -23,7 +23,7 @@ class JsonLines:
         self._path = path
         self._lock = threading.Lock()
         self._line_is_cut = False
-        """A full disk cut the last line, which must be closed for the next to stand alone."""
+        """True after a full disk cut the last line, which must be closed before the next."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._copy.unlink(missing_ok=True)
@@ -35,7 +35,7 @@ class JsonLines:
 
     @property
     def _copy(self) -> Path:
-        """What a rewrite makes; a kill leaves it behind, and the next opening removes it."""
+        """The file that a rewrite makes; the next opening removes what a kill leaves."""
         return self._path.with_name(self._path.name + ".new")
 
     def append(self, row: Json) -> None:
@@ -50,15 +50,15 @@ class JsonLines:
                 self._line_is_cut = False
         except OSError as error:
             raise StoreError(
-                f"cannot write to {str(self._path)!r}: {error}; make room and go on (resume=, or "
+                f"cannot write to {str(self._path)!r}: {error}; make room and resume (resume=, or "
                 "the same command)"
             ) from error
 
     def rewrite(self, keep: Callable[[bytes], bool]) -> int:
-        """Leave out the lines that are not to be kept; returns how many those were.
+        """Remove the lines that `keep` refuses; returns how many.
 
-        A new file takes the place of the old one in one step. Appends go on meanwhile and wait only
-        for what was appended during the copy. Raises StoreError; the file is then as it was.
+        A new file replaces the old one in one step. Appends continue meanwhile and wait only for
+        what was appended during the copy. Raises StoreError; the file is then unchanged.
         """
         try:
             with self._path.open("rb") as old:
@@ -92,12 +92,12 @@ class JsonLines:
         self._file = self._path.open("ab", buffering=0)
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file; idempotent."""
         self._file.close()
 
 
 def _first_left_out(file: BinaryIO, keep: Callable[[bytes], bool]) -> int | None:
-    """Where the first line begins that is not kept; None when all are."""
+    """Offset of the first line that is not kept; None when all are."""
     start = 0
     for line in file:
         if line.endswith(b"\n") and not keep(line):
@@ -164,11 +164,11 @@ class RotatedLines(JsonLines):
     """A log of several files, as `log_files` names them."""
 
     def __init__(self, path: Path, full_bytes: int = FULL_BYTES) -> None:
-        """`full_bytes`: from this size on a file is full."""
+        """`full_bytes`: the size from which a file is full."""
         super().__init__(path)
         self._full_bytes = full_bytes
         self._is_rewritten = False
-        """A file that is being rewritten keeps its name meanwhile."""
+        """True while a full file is rewritten: it keeps its name meanwhile."""
 
     def append(self, row: Json) -> None:
         with self._lock:
@@ -197,7 +197,7 @@ class RotatedLines(JsonLines):
 
 
 def _rewrite_full(path: Path, keep: Callable[[bytes], bool]) -> int:
-    """Leave lines out of a file that nobody writes any more; an empty file is removed."""
+    """Remove lines from a file that is no longer written; an empty file is removed."""
     file = JsonLines(path)
     try:
         left_out = file.rewrite(keep)

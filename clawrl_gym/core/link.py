@@ -1,8 +1,8 @@
-"""What a rollout worker and the gateway say to each other on their one connection, a WebSocket.
+"""Messages between a rollout worker and the gateway on their one connection, a WebSocket.
 
-Requests of many episodes are under way at once, each with a number that its answer repeats. A
-message is two lines: a head of JSON and a body of JSON. Those that are ready together travel as one
-frame, so that a busy connection costs no call of the system for each.
+Requests of many episodes are in flight at once, each with a number that its answer repeats. A
+message is two lines: a JSON head and a JSON body. Messages that are ready together travel as one
+frame, so that a busy connection needs no system call for each.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from typing import Any, Literal, TypedDict
 
 PATH = "/link"
 LARGEST_BODY_BYTES = 1 << 20
-"""Larger ones go by a request of their own: they would hold up all others."""
+"""Larger bodies go by a request of their own: they would hold up all others."""
 LARGEST_FRAME_BYTES = 4 << 20
 HEARTBEAT_S = 120.0
-"""Either side pings as often; who answers nothing for half of it is gone, as with its machine."""
+"""Seconds between pings of either side; one silent for half of it is gone, as with its machine."""
 _FULL_FRAME_BYTES = 1 << 20
 Route = Literal["chat", "end", "cancel"]
-"""What is asked for; `cancel`: nobody waits for the answer to the request of that number."""
+"""The request's route; `cancel`: nobody waits for the answer to the request of that number."""
 
 
 class RequestHead(TypedDict):
-    """Of a request."""
+    """Head of a request."""
 
     number: int
     route: Route
     session_id: str
     headers: dict[str, str]
-    """As they would stand in a request over HTTP."""
+    """Headers as in a request over HTTP."""
 
 
 class AnswerHead(TypedDict):
-    """Of an answer."""
+    """Head of an answer."""
 
     number: int
     status: int
-    """As HTTP has it; the body of an answer that is not 200 is an OpenAI error."""
+    """HTTP status; the body of an answer that is not 200 is an OpenAI error."""
 
 
 def messages_of(frame: bytes) -> list[tuple[Any, bytes]]:
     """The heads and bodies in a frame. Any: a head is any JSON until somebody has checked it.
 
-    Raises ValueError for what is no frame, RecursionError where it is nested too deeply.
+    Raises ValueError for what is not a frame, RecursionError where it is nested too deeply.
     """
     lines = frame.split(b"\n")
     pairs = zip(lines[::2], lines[1::2], strict=True)
@@ -53,7 +53,7 @@ def messages_of(frame: bytes) -> list[tuple[Any, bytes]]:
 
 
 class Outbox:
-    """Messages on their way out, in order; what comes while a frame is sent goes with the next."""
+    """Outgoing messages in order; those that come while a frame is sent go with the next."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._send = send
@@ -66,13 +66,13 @@ class Outbox:
         self._some.set()
 
     async def run(self) -> None:
-        """Send for ever. Raises ConnectionError when nobody is there."""
+        """Send for ever. Raises ConnectionError when the other side is gone."""
         while True:
             await self._some.wait()
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what is there. Raises ConnectionError when nobody is there."""
+        """Send what is there. Raises ConnectionError when the other side is gone."""
         while self._messages:
             await self._send(self._frame())
         self._some.clear()

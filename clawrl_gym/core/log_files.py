@@ -1,6 +1,6 @@
-"""The files of a log that grows: `NAME.log` is written, full ones beside it have a number.
+"""Rotated log files: `NAME.log` is written, full ones beside it have a number.
 
-`NAME.000001.log` is the oldest. Who reads a log reads all of them, in the order of `files_of_log`.
+`NAME.000001.log` is the oldest. A reader reads all of them, in the order of `files_of_log`.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from contextlib import suppress
 from pathlib import Path
 
 FULL_BYTES = 64 * 2**20
-"""From this size on a log goes on in another file."""
+"""Size from which a log continues in another file."""
 PROGRAM_FULL_BYTES = 16 * 2**20
-"""The same of what another program writes for people to read."""
+"""The same size for logs that another program writes for people to read."""
 _PROGRAM_KEPT = 3
 
 
 def files_of_log(path: Path) -> list[Path]:
-    """The files of a log that is called `path`, oldest first; those that are there."""
+    """The existing files of the log called `path`, oldest first."""
     return [*full_files(path), *([path] if path.exists() else [])]
 
 
 def full_files(path: Path) -> list[Path]:
-    """Those that have a number, oldest first."""
+    """The numbered files of the log, oldest first."""
     return sorted(path.parent.glob(f"{path.stem}.[0-9][0-9][0-9][0-9][0-9][0-9]{path.suffix}"))
 
 
 def is_full_file(name: str, log: str) -> bool:
-    """Whether a file of this name is a full one of the log that is called `log`."""
+    """Whether a file of this name is a full one of the log called `log`."""
     stem, dot, suffix = log.rpartition(".")
     return re.fullmatch(rf"{re.escape(stem)}\.\d{{6}}{re.escape(dot + suffix)}", name) is not None
 
 
 def next_full_file(path: Path) -> Path:
-    """Name of the file that is written, once it is full."""
+    """The name that the current file gets once it is full."""
     full = full_files(path)
     number = 1 + (int(full[-1].suffixes[-2][1:]) if full else 0)
     return path.with_suffix(f".{number:06}{path.suffix}")
@@ -47,8 +47,8 @@ def rotate_program_log(
     """Empty a full log that another program holds open for appending; the newest `kept` full files
     stay. Blocks.
 
-    It is copied and cut, for the program goes on in the same file: what it writes between the two,
-    which is microseconds, is lost. Raises OSError; the log is then as it was.
+    It is copied and truncated, because the program continues in the same file: lines written
+    between the two, which is microseconds, are lost. Raises OSError; the log is then unchanged.
     """
     if not path.exists() or path.stat().st_size < full_bytes:
         return

@@ -1,6 +1,7 @@
-"""Where metrics go in addition to metrics.jsonl: TensorBoard or Weights & Biases, if asked for.
+"""Optional loggers beside metrics.jsonl: TensorBoard or Weights & Biases.
 
-Neither package is needed to import this; one that is missing is a ConfigError with the cure.
+Neither package is needed to import this; a missing one is a ConfigError that says how to install
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from clawrl_gym.core.plugins import LOGGERS
 
 
 class Logger(Protocol):
-    """Where metrics go in addition to metrics.jsonl."""
+    """A destination for metrics in addition to metrics.jsonl."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None: ...
 
@@ -83,7 +84,7 @@ class WandbLogger:
 
 
 def check_logger(name: str) -> None:
-    """Raises ConfigError when the package of one of ours is not installed; imports nothing."""
+    """Raise ConfigError when the package of a built-in logger is not installed; imports nothing."""
     if name in LOGGERS.builtin and importlib.util.find_spec(name) is None:
         raise ConfigError(_missing(name))
 
@@ -98,7 +99,7 @@ def _missing(name: str) -> str:
 def make_logger(
     name: str, options: Mapping[str, object], folder: Path, config: Mapping[str, object]
 ) -> Logger | None:
-    """The configured one, None for `none`. Raises ConfigError when it cannot be had.
+    """The configured logger, None for `none`. Raises ConfigError when it cannot be made.
 
     A class of your own is called with the run's folder, the whole configuration as plain values,
     and its options if it takes any.
@@ -112,6 +113,6 @@ def make_logger(
 
 @dataclass(frozen=True, slots=True)
 class LoggerOptions:
-    """What a logger of one's own is given."""
+    """Arguments that a custom logger is given."""
 
     options: Mapping[str, object]

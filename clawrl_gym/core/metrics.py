@@ -1,8 +1,8 @@
-"""What a run measures: metrics.jsonl, the timeline of the four loops, and optional loggers.
+"""Metrics of a run: metrics.jsonl, the timeline of the four loops, and optional loggers.
 
-Owns the two files, and the names that more than one part reads. Both are append-only logs, of which
-full files get a number: a resumed run goes on in the same log, and a reader takes the last line of
-a step. Nothing here draws anything.
+Owns the two files, and the names that more than one part reads. Both are append-only logs whose
+full files get a number: a resumed run continues in the same log, and a reader takes the last line
+of a step. Nothing here draws anything.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from clawrl_gym.core.types import Json, JsonObject
 
 METRICS_FILE = "metrics.jsonl"
 HELDOUT_FILE = "heldout.jsonl"
-"""Which task each held-out evaluation solved, and what it earned: what a report compares."""
+"""Tasks that each held-out evaluation solved, and their rewards; reports compare them."""
 TIMELINE_FILE = "timeline.jsonl"
 TEACHER_PROBE_FILE = "teacher_probe.json"
-"""What the policy that a run began with makes of hints, where that was measured."""
+"""How the policy at the run's start responds to hints, where that was measured."""
 
 Loop = Literal["serve", "collect", "judge", "train"]
 LOOPS: tuple[Loop, ...] = ("serve", "collect", "judge", "train")
@@ -40,15 +40,15 @@ HELDOUT_LOST = "heldout/lost"
 HELDOUT_LOW = "heldout/low"
 HELDOUT_HIGH = "heldout/high"
 HELDOUT_DEADLINES = "heldout/deadlines"
-"""Tasks that the agent had not ended in time; failures, and part of n."""
+"""Tasks that the agent did not end in time; failures, and part of n."""
 HELDOUT_LAST_VERSION = "heldout/last_version"
-"""Of the policy when an evaluation ended, which began at the version that its step says."""
+"""Policy version at the end of an evaluation that began at the version of its step."""
 HELDOUT_REWARD = "heldout/reward"
 """Mean reward of the held-out episodes."""
 HELDOUT_REWARD_LOW = "heldout/reward_low"
 HELDOUT_REWARD_HIGH = "heldout/reward_high"
 SAMPLED_SUCCESS = "heldout/sampled_success"
-"""As `heldout/success`, of replies at the policy's own temperature."""
+"""`heldout/success` for replies at the policy's own temperature."""
 SAMPLED_SUCCESS_LOW = "heldout/sampled_success_low"
 SAMPLED_SUCCESS_HIGH = "heldout/sampled_success_high"
 SAMPLED_REWARD = "heldout/sampled_reward"
@@ -65,37 +65,37 @@ HELDOUT_OWN = (
     SAMPLED_SUCCESS, SAMPLED_SUCCESS_LOW, SAMPLED_SUCCESS_HIGH,
     SAMPLED_REWARD, SAMPLED_REWARD_LOW, SAMPLED_REWARD_HIGH,
 )  # fmt: skip
-"""Measured of every environment; others under `heldout/` are an environment's own scores."""
+"""Measured for every environment; others under `heldout/` are an environment's own scores."""
 ALSO_PREFIX = "also/"
-"""Of the held-out results in another environment than the run's own: `also/NAME/success`."""
+"""Prefix of held-out results in another environment than the run's own: `also/NAME/success`."""
 FAMILY_PREFIX = "train/success/"
 ENV_PREFIX = "env/"
-"""Of one environment of a mixture: `env/NAME/train/success`, `env/NAME/heldout/success`."""
+"""Prefix of one environment of a mixture: `env/NAME/train/success`, `env/NAME/heldout/success`."""
 ERRORS_PREFIX = "errors/"
 """Episodes that infrastructure ended, by kind: run again, never rewarded."""
 FAILURES_PREFIX = "failures/"
 """Episodes that the agent itself kept from being graded, by kind: a deadline, a spoilt grade."""
 RETURNED_TO = "learner/returned_to"
-"""The version whose weights came back, of an update without a batch."""
+"""The version whose weights were restored, of an update without a batch."""
 REFUSED = "guard/refused"
 """1 for an update that the guards refused; `guard/refused/NAME` stands beside it for each guard
-that did."""
+that refused."""
 NO_GRADIENT = "learner/no_gradient"
 """1 for an update that had no gradient; `no_gradient/CAUSE` stands beside it."""
 NO_GRADIENT_PREFIX = "no_gradient/"
 REFERENCE_LOGPROB = "language/reference_logprob"
-"""Mean log-prob of a token of what the policy said of held-out tasks before the first update."""
+"""Mean log-prob per token of the policy's replies to held-out tasks before the first update."""
 REPLY_TOKENS = "language/reply_tokens"
-"""Sampled tokens of a reply, the mean over a batch."""
+"""Mean sampled tokens per reply in a batch."""
 STEP_S = "learner/step_s"
-"""How long the learner's step took."""
+"""Seconds that the learner's step took."""
 LOWEST_STEP = "rewards/lowest_step"
-"""The lowest reward of a step that the environment has given, where it is below 0."""
+"""The lowest step reward that the environment has given, where it is below 0."""
 LOWEST_RETURN = "rewards/lowest_return"
-"""Of a whole episode."""
+"""The lowest reward of a whole episode."""
 REQUESTS_PREFIX = "requests/"
-"""Counts of texts that were no valid Unicode, turns that no learner can use, and fields without
-effect, since the process began."""
+"""Counts of invalid Unicode texts, untrainable turns and fields without effect, since the process
+began."""
 ELAPSED_S = "time/elapsed_s"
 LEFT_S = "time/left_s"
 
@@ -118,12 +118,12 @@ def wilson(successes: int, n: int, z: float = 1.959964) -> tuple[float, float]:
 
 
 def in_env(env: str, values: Mapping[str, float]) -> dict[str, float]:
-    """Metrics of one environment of a mixture, by their names there."""
+    """Metrics of one environment of a mixture, under their names there."""
     return {f"{ENV_PREFIX}{env}/{name}": value for name, value in values.items()}
 
 
 def envs_of(values: Mapping[str, float], names: Collection[str]) -> dict[str, dict[str, float]]:
-    """Metrics of these names by environment: that of a run of one is the empty name."""
+    """Metrics of these names by environment; a run of one environment has the empty name."""
     found: dict[str, dict[str, float]] = {}
     for metric, value in values.items():
         for name in names:
@@ -145,8 +145,8 @@ def mean_scores(scores: Sequence[Mapping[str, float]], prefix: str) -> dict[str,
 def heldout_values(successes: int, n: int, lost: int = 0) -> dict[str, float]:
     """The metrics of one held-out evaluation that measured n tasks and lost some.
 
-    Nobody knows how those would have ended: the interval goes from all of them failed to all of
-    them solved.
+    The outcome of lost tasks is unknown: the interval goes from all of them failed to all of them
+    solved.
     """
     low, high = wilson(successes, n + lost)[0], wilson(successes + lost, n + lost)[1]
     share = successes / n if n else 0.0
@@ -160,7 +160,7 @@ def heldout_values(successes: int, n: int, lost: int = 0) -> dict[str, float]:
 
 
 def pass_at_k(n: int, solved: int, k: int) -> float:
-    """How probable it is that one of k attempts solves a task of which `solved` of n did.
+    """The probability that one of k attempts solves a task, of whose n attempts `solved` did.
 
     Unbiased for n of at least k: 1 - C(n - c, k) / C(n, k); Chen et al. 2021, equation 1.
     """
@@ -170,7 +170,7 @@ def pass_at_k(n: int, solved: int, k: int) -> float:
 
 
 def best_heldout(rows: Iterable[MetricRow], steps: Collection[int]) -> int | None:
-    """Which of `steps` did best on held-out tasks, of equals the last; None when none was tried."""
+    """The last of the `steps` that did best on held-out tasks; None when none was tried."""
     tried = [row for row in rows if HELDOUT_SUCCESS in row and row["step"] in steps]
     best = max(tried, key=lambda row: (row[HELDOUT_SUCCESS], row["step"]), default=None)
     return None if best is None else int(best["step"])
@@ -180,7 +180,7 @@ _VALUES = {"positive": 1.0, "neutral": 0.0, "negative": -1.0}
 
 
 def judged_shares(counts: Mapping[str, float]) -> dict[str, float]:
-    """What verdicts were like, of a judge's counts over some time: shares as `judge/NAME`.
+    """Shares of verdicts as `judge/NAME`, from a judge's counts over some time.
 
     A share of nothing is left out: no vote at all is not 0 % of invalid votes.
     """
@@ -213,10 +213,11 @@ class RateWindow:
         self._events.append((now_s, amount))
 
     def rate(self, now_s: float | None = None, since_s: float | None = None) -> float:
-        """Per second; a window that is not full yet is divided by its age, at least a second.
+        """Amount per second; a window that is not full yet is divided by its age, at least a
+        second.
 
         `since_s`: a window that would begin later begins there, so that it holds a whole update.
-        What is older than the window is forgotten.
+        Amounts older than the window are forgotten.
         """
         now_s = time.monotonic() if now_s is None else now_s
         begin_s = now_s - self._window_s
@@ -230,7 +231,7 @@ class RateWindow:
 
 
 def by_step(rows: Iterable[Json]) -> list[MetricRow]:
-    """One row a step, in order; of a value logged twice (a resumed run) the later one counts."""
+    """One row per step, in order; of a value logged twice (a resumed run) the later one counts."""
     merged: dict[int, MetricRow] = {}
     for row in rows:
         step = row.get("step")
@@ -244,8 +245,8 @@ def _numbers(row: Json) -> MetricRow:
 
 
 def solved_by_step(folder: Path) -> dict[int, dict[str, bool]]:
-    """Which tasks each held-out evaluation of a run solved, by the updates before it; empty for a
-    run of an earlier version."""
+    """Tasks that each held-out evaluation of a run solved, by the number of updates before it;
+    empty for a run of an earlier version."""
     evaluations: dict[int, dict[str, bool]] = {}
     for row in read_json_lines(folder / HELDOUT_FILE):
         step, solved = row.get("step"), row.get("solved")
@@ -255,12 +256,12 @@ def solved_by_step(folder: Path) -> dict[int, dict[str, bool]]:
 
 
 RewardKind = Literal["reward", "sampled_reward"]
-"""Of the episode at `eval.temperature`, and of those at the policy's own temperature."""
+"""Reward of the episode at `eval.temperature`, or of those at the policy's own temperature."""
 
 
 def rewards_by_step(folder: Path, kind: RewardKind) -> dict[int, dict[str, float]]:
-    """What each held-out evaluation of a run earned by task, by the updates before it; those of
-    which it is not known are left out."""
+    """Rewards of each held-out evaluation of a run by task, by the number of updates before it;
+    evaluations without them are left out."""
     evaluations: dict[int, dict[str, float]] = {}
     for row in read_json_lines(folder / HELDOUT_FILE):
         step, rewards = row.get("step"), row.get(kind)
@@ -275,7 +276,7 @@ class Metrics:
     def __init__(
         self, folder: Path, logger: str, config: dict[str, object], full_bytes: int = FULL_BYTES
     ) -> None:
-        """`full_bytes`: of a file, before the next one begins."""
+        """`full_bytes`: size of a file before the next one begins."""
         options = config.get("logger_options")
         self._logger = make_logger(
             logger, options if isinstance(options, Mapping) else {}, folder, redact.hidden(config)
@@ -300,8 +301,8 @@ class Metrics:
         solved_by_task: Mapping[str, bool],
         rewards: Mapping[RewardKind, Mapping[str, float]] = MappingProxyType({}),
     ) -> None:
-        """Append which tasks a held-out evaluation after `step` updates solved, and what they
-        earned, of each kind of episode that was measured."""
+        """Append the tasks that a held-out evaluation after `step` updates solved, and their
+        rewards, for each kind of episode that was measured."""
         known: JsonObject = {kind: dict(own) for kind, own in rewards.items() if own}
         with closing(JsonLines(self._folder / HELDOUT_FILE)) as lines:
             lines.append({"step": step, "solved": dict(solved_by_task), **known})
@@ -328,7 +329,7 @@ class Metrics:
 
     @contextmanager
     def _lenient(self, method: str) -> Iterator[None]:
-        """A logger that fails costs no run: metrics.jsonl has every number."""
+        """A logger that fails does not stop the run: metrics.jsonl has every number."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 (the border to a logger of anybody's)
@@ -339,7 +340,7 @@ class Timeline:
     """timeline.jsonl: what each of the four loops did when (Unix seconds). Thread-safe."""
 
     def __init__(self, folder: Path, full_bytes: int = FULL_BYTES) -> None:
-        """`full_bytes`: of a file, before the next one begins."""
+        """`full_bytes`: size of a file before the next one begins."""
         self._lines = RotatedLines(folder / TIMELINE_FILE, full_bytes)
 
     def add(self, loop: Loop, name: str, start_s: float, end_s: float, **details: object) -> None:

@@ -1,4 +1,4 @@
-"""How many files and sockets this process may hold."""
+"""The limit of open files and sockets of this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def allow_open_files(count: int) -> None:
-    """Raise the limit to `count`, or as far as the system lets us; never lowered."""
+    """Raise the limit to `count`, or as far as the system permits; never lower it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= count:
         return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def growing_pauses_s(first_s: float, longest_s: float) -> Iterator[float]:
-    """`first_s`, and each twice the one before, but none above `longest_s`; without an end."""
+    """`first_s`, then each twice the one before, but none above `longest_s`; without an end."""
     pause_s = first_s
     while True:
         yield min(pause_s, longest_s)

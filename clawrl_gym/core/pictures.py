@@ -1,4 +1,4 @@
-"""Pictures in messages, as the project holds them: parts that name a picture by its hash.
+"""Pictures in messages, as the project stores them: parts that name a picture by its hash.
 
     {"type": "image_url", "image_url": {"url": "sha256:HEX"}}
 
@@ -13,7 +13,7 @@ from clawrl_gym.core.types import ContentPart, ImagePart, Message
 
 PREFIX = "sha256:"
 PLACEHOLDER = "(picture)"
-"""What stands for a picture where only words can be read."""
+"""Stands for a picture where only words can be read."""
 
 
 def picture_part(digest: str) -> ImagePart:
@@ -37,7 +37,7 @@ def parts_of(message: Message) -> list[ContentPart]:
 
 
 def pictures_of(messages: Iterable[Message]) -> tuple[str, ...]:
-    """The pictures of messages in their order, as often as they are shown."""
+    """The pictures of messages in order, once for each time they are shown."""
     return tuple(_digests(messages))
 
 

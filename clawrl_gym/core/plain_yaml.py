@@ -10,5 +10,5 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def plain_values(text: str) -> Any:  # whatever the text says
-    """What a text holds. Raises yaml.YAMLError."""
+    """Parse a YAML text. Raises yaml.YAMLError."""
     return yaml.load(text, _LOADER)

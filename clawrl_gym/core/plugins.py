@@ -1,15 +1,14 @@
 """The one registry: for every seam, from a name or an import path to a class, or to a function.
 
-A name stands for one of ours (listed below, as strings: nothing is imported to know them) or for
+A name stands for a built-in one (listed below, as strings: nothing is imported to know them) or for
 an entry point of an installed package in the seam's group; anything with a colon is an import path,
 `package.module:Name`. All are resolved the same way, here and in Ray workers, and checked before
-anything starts: what cannot be imported, what is of another seam, which options it does not take,
-which capability it lacks.
+anything starts: a failed import, a class of another seam, an unknown option, a missing capability.
 
-A class says with a nested pydantic model `Options` which options it takes; without one it takes
-none. It is called with its options, if it takes any, or built by a classmethod `from_config`, which
-gets the seam's part of the configuration and what its docstring says. A function (of the seam
-`loss`) says it with the annotation of its parameter `options`.
+A class declares its options with a nested pydantic model `Options`; without one it takes none. It
+is called with its options, if it takes any, or built by a classmethod `from_config`, which gets the
+seam's part of the configuration and what its docstring says. A function (of the seam `loss`)
+declares them with the annotation of its parameter `options`.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ class Options(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """A place where a class or a function of one's own fits."""
+    """An extension point that takes a class or a function of one's own."""
 
     name: str
-    """In messages."""
+    """Name in messages."""
     key: str
     """The configuration key that names the class."""
     options_key: str
@@ -56,33 +55,33 @@ class Seam:
     builtin: Mapping[str, str]
     """Import paths by name."""
     methods: tuple[str, ...] = ()
-    """What a class must have to fit."""
+    """Methods that a class must have."""
     coroutines: tuple[str, ...] = ()
-    """Those of `methods` that are written with `async def`."""
+    """The members of `methods` that are written with `async def`."""
     fields: tuple[str, ...] = ()
-    """Class attributes that it must have."""
+    """Class attributes that a class must have."""
     base: str | None = None
     """Import path of the class that it must extend."""
     from_config: tuple[str, ...] = ()
-    """What its `from_config` is called with, if it has one."""
+    """Names of the arguments of its `from_config`, if it has one."""
     plain: tuple[str, ...] | None = ()
-    """What its constructor is called with, before its options; None: a configuration part."""
+    """Names of its constructor's arguments before its options; None: a configuration part."""
     with_own_options: bool = True
-    """Its constructor gets its options; else they stand in what it is called with."""
+    """Whether its constructor gets its options; otherwise they are part of its arguments."""
     takes: Literal["class", "function"] = "class"
     """A function is called with `plain`, and its options if it takes any."""
     says_options: bool = False
-    """Whether a configuration says all options of ours, defaults included. Their modules then
-    import nothing heavy."""
+    """Whether a configuration lists all options of built-in ones, defaults included. Their modules
+    then import nothing heavy."""
     words: tuple[str, ...] = ()
-    """Values of the key that name no class."""
+    """Values of the key that do not name a class."""
     capabilities: str | None = None
     """Import path of the frozen dataclass in which a class declares what it can do beyond
     `methods`, as its attribute `capabilities`. A class without one can do no more."""
     capability_methods: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What a class must have as well that declares the capability."""
+    """Methods that a class must have as well when it declares the capability."""
     declared: Mapping[str, str] = field(default_factory=dict)
-    """Import paths of the declarations of ours, by name, where the class's own module is heavy."""
+    """Import paths of built-in declarations, by name, where the class's own module is heavy."""
 
     def path(self, name: str) -> str:
         """The import path that a name stands for. Raises ConfigError for an unknown one."""
@@ -103,7 +102,7 @@ class Seam:
         )
 
     def installed(self) -> dict[str, list[EntryPoint]]:
-        """Entry points of installed packages by name; names of ours are not replaced."""
+        """Entry points of installed packages by name; built-in names are not replaced."""
         entries: dict[str, list[EntryPoint]] = {}
         for entry in sorted(entry_points(group=self.group), key=_package):
             if entry.name not in self.builtin and entry.name not in self.words:
@@ -122,7 +121,7 @@ class Seam:
         return plugin
 
     def capabilities_of(self, name: str) -> Any:
-        """What the class declares that it can do; of the type that `capabilities` names.
+        """The capabilities that the class declares; of the type that `capabilities` names.
 
         Raises ConfigError for what is unknown, cannot be imported, or does not fit here.
         """
@@ -131,7 +130,7 @@ class Seam:
         return self.resolve(name).capabilities
 
     def require(self, name: str, needs: Mapping[str, str]) -> None:
-        """Raises ConfigError for a capability that the class does not declare.
+        """Raise ConfigError for a capability that the class does not declare.
 
         `needs`: who needs it and what for, by capability.
         """
@@ -145,10 +144,10 @@ class Seam:
             )
 
     def checked_options(self, name: str, options: Mapping[str, object]) -> dict[str, object]:
-        """All options of a plug-in, its defaults too. Raises ConfigError for what does not fit.
+        """All options of a plug-in, its defaults too. Raises ConfigError for wrong ones.
 
-        One of ours that is given no options is not imported, unless the seam `says_options`: its
-        name is enough.
+        A built-in one without options is not imported, unless the seam `says_options`: its name is
+        enough.
         """
         if name in self.words:
             if options:
@@ -178,8 +177,8 @@ class Seam:
     def with_options(self, part: object, field: str, usual: str) -> object:
         """A configuration part's plain values with the plug-in's options checked and complete.
 
-        `field` of the part names the plug-in, `usual` is what it is when nothing says. For pydantic
-        validators of mode "before". Raises ConfigError.
+        `field` of the part names the plug-in, `usual` is its default. For pydantic validators of
+        mode "before". Raises ConfigError.
         """
         if not isinstance(part, Mapping):
             return part
@@ -202,12 +201,12 @@ class Plugin:
 
     seam: Seam
     name: str
-    """As the configuration has it."""
+    """Its name in the configuration."""
     target: Any
     """The class or function (anything at all until `check` has looked at it)."""
 
     def check(self) -> None:
-        """Raises ConfigError when it belongs to another seam."""
+        """Raise ConfigError when it belongs to another seam."""
         seam = self.seam
         misfit = self._misfit()
         if misfit is not None:
@@ -235,7 +234,7 @@ class Plugin:
             self._check_call()
 
     def _misfit(self) -> str | None:
-        """What it is, where that is not what the seam takes."""
+        """A description of its type, where the seam does not take it."""
         is_class = inspect.isclass(self.target)
         if is_class == (self.seam.takes == "class") and callable(self.target):
             is_async = inspect.iscoroutinefunction(inspect.unwrap(self.target))
@@ -265,7 +264,7 @@ class Plugin:
             )
 
     def _check_call(self) -> None:
-        """Raises ConfigError when it cannot be called with what this seam gives."""
+        """Raise ConfigError when it cannot be called with the seam's arguments."""
         seam = self.seam
         arguments = seam.plain or ()
         if self._has_from_config:
@@ -297,7 +296,7 @@ class Plugin:
         return "its parameter `options` is annotated with a pydantic model"
 
     def _check_capabilities(self, path: str) -> None:
-        """Raises ConfigError for what is no declaration, or declares what the class has not."""
+        """Raise ConfigError for an invalid declaration, or of capabilities that it lacks."""
         expected = load(path, self.seam.key)
         if not isinstance(self.capabilities, expected):
             raise ConfigError(
@@ -314,7 +313,7 @@ class Plugin:
 
     @cached_property
     def capabilities(self) -> Any:
-        """What the class declares that it can do; of `Seam.capabilities`."""
+        """The capabilities that the class declares, of `Seam.capabilities`."""
         if self.seam.capabilities is None:
             raise ConfigError(f"the seam {self.seam.name!r} has no capabilities")
         declared = getattr(self.target, "capabilities", None)
@@ -324,8 +323,8 @@ class Plugin:
     def _has_from_config(self) -> bool:
         """Whether it is built by `from_config`.
 
-        Which of the two the most derived class says that defines `from_config`, `__init__` or
-        `Options`: one that extends a class of ours with a constructor of its own is called.
+        The most derived class that defines `from_config`, `__init__` or `Options` decides: one that
+        extends a built-in class with a constructor of its own is called.
         """
         for base in self.target.__mro__ if self.seam.takes == "class" else ():
             if "from_config" in vars(base):
@@ -338,7 +337,7 @@ class Plugin:
     def options_model(self) -> type[BaseModel] | None:
         """The model of its options; None for one that takes none.
 
-        Raises ConfigError for an `Options` that is no pydantic model.
+        Raises ConfigError for an `Options` that is not a pydantic model.
         """
         from pydantic import BaseModel
 
@@ -388,7 +387,7 @@ class Plugin:
     def build(self, config: Options, *arguments: object, plain: Sequence[object] = ()) -> Any:
         """An instance: `from_config(config, *arguments)`, or `Class(*plain, options)`.
 
-        Raises ConfigError when its code raises what is no error of ours.
+        Raises ConfigError when its code raises a foreign error.
         """
         try:
             return self.make(config, *arguments, plain=plain)
@@ -400,7 +399,7 @@ class Plugin:
             ) from error
 
     def make(self, config: Options, *arguments: object, plain: Sequence[object] = ()) -> Any:
-        """The same; what its code raises is raised as it is."""
+        """The same as `build`, but errors of its code are raised unchanged."""
         if self._has_from_config:
             return self.target.from_config(config, *arguments)
         options = self.options(config.options) if self.seam.with_own_options else None
@@ -408,7 +407,7 @@ class Plugin:
 
 
 def _annotated(function: Any, parameter: str) -> object:
-    """What a parameter of a function is annotated with; None for one that it has not."""
+    """The annotation of a function's parameter; None when it has no such parameter."""
     function = inspect.unwrap(function)
     if not inspect.isfunction(function):  # an object that can be called
         function = inspect.unwrap(type(function).__call__)
@@ -482,7 +481,7 @@ def _package(entry: EntryPoint) -> str:
 
 
 def _is_missing(module_name: str, error: BaseException) -> bool:
-    """Whether it is the module itself that is not there, not something that it imports."""
+    """Whether the module itself is missing, not something that it imports."""
     if isinstance(error, TypeError) and module_name.startswith("."):
         return True
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
@@ -531,15 +530,15 @@ def validation_message(error: ValidationError, prefix: str = "", keys: Iterable[
 
 
 def fingerprints(paths: Iterable[str]) -> dict[str, str]:
-    """Of each import path: the file of its module and a hash of the source.
+    """The file of each import path's module and a hash of its source.
 
-    What differs between two processes is not the same plug-in.
+    Where they differ between two processes, the plug-ins differ.
     """
     return {path: _fingerprint(path) for path in sorted(set(paths))}
 
 
 def check_fingerprints(expected: Mapping[str, str]) -> None:
-    """Raises ConfigError when a plug-in here is not the driver's."""
+    """Raise ConfigError when a plug-in here is not the driver's."""
     for path, fingerprint in expected.items():
         if (here := _fingerprint(path)) != fingerprint:
             raise ConfigError(
@@ -702,4 +701,4 @@ SEAMS = {
         SANDBOXES,
     )
 }  # fmt: skip
-"""By name."""
+"""All seams by name."""

@@ -1,4 +1,4 @@
-"""How far long work is, told now and then."""
+"""Progress of long work, reported now and then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SAY_EVERY_S = 10.0
 
 
 class NowAndThen:
-    """Says what it is given first, and nothing in the seconds after what it said."""
+    """Report the first text it is given, then nothing in the seconds after each report."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class NowAndThen:
             self._say(line)
 
     def left(self, done: int, count: int) -> str:
-        """`, left 1:05`, if what is missing takes as long as what is done; nothing before that."""
+        """`, left 1:05`, if the rest takes as long per item as before; else empty."""
         if not done:
             return ""
         left_s = int((self._clock_s() - self._started_s) / done * max(0, count - done))

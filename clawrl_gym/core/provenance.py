@@ -1,4 +1,4 @@
-"""Where and how a run was made: the exact command, the machine, the versions; kept in run.json.
+"""Origin of a run: the exact command, the machine, the versions; kept in run.json.
 
 Every start of a run adds one entry, so a resumed run shows all of its commands.
 """
@@ -32,7 +32,7 @@ class Machine(TypedDict, total=False):
     cpu: str
     cores: int
     memory_gb: float
-    """GiB."""
+    """Memory in GiB."""
     gpus: list[str]
     system: str
     python: str
@@ -43,12 +43,12 @@ class Start(TypedDict, total=False):
 
     command: str
     started_s: float
-    """Unix time."""
+    """Start as Unix time."""
     machine: Machine
     versions: dict[str, str]
     commit: str | None
     notes: list[str]
-    """What was told at the start and is worth knowing later, such as tasks that are left out."""
+    """Notices of the start that are worth knowing later, such as tasks that are left out."""
 
 
 def record_start(folder: Path) -> None:
@@ -58,7 +58,7 @@ def record_start(folder: Path) -> None:
 
 
 def record_notes(folder: Path, notes: Sequence[str]) -> None:
-    """Add to the newest start what was told at it."""
+    """Add notices to the newest start."""
     starts = read_starts(folder)
     if starts and notes:
         starts[-1]["notes"] = list(notes)
@@ -89,7 +89,7 @@ def describe_start() -> Start:
 def command_line() -> str:
     """The command as it can be typed again, with the interpreter's name instead of its path.
 
-    Keys that were given on it are left out: reports are shown around.
+    Keys given on it are left out: reports are shared.
     """
     arguments = list(sys.orig_argv) or list(sys.argv)
     public = [hidden_argument(argument) for argument in arguments[1:]]
@@ -97,7 +97,7 @@ def command_line() -> str:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the installed packages that decide what a run does; imports none of them."""
+    """Versions of the installed packages that affect a run; imports none of them."""
     versions = {}
     for name in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
@@ -166,7 +166,7 @@ def memory_available_gb() -> float:
 def tree_memory_gb(pid: int | None = None) -> float:
     """Memory of a process (None: this one) and all its descendants in GiB; shared pages count once.
 
-    Where the system keeps a process's share from us, its resident size is taken.
+    Where the system hides a process's share, its resident size is taken.
     """
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):

@@ -1,4 +1,4 @@
-"""Whether anybody answers at an address, asked in a moment and without a request."""
+"""Check that a server answers at an address, in a moment and without a request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PORTS = {"http": 80, "https": 443}
 def why_unreachable(url: str, timeout_s: float = 2.0) -> str | None:
     """Why no connection to an http(s) address can be opened; None when one can.
 
-    Behind a proxy nobody can tell without a request: that counts as reachable.
+    Behind a proxy this cannot be known without a request: that counts as reachable.
     """
     parts = urlsplit(url)
     try:
@@ -28,8 +28,8 @@ def why_unreachable(url: str, timeout_s: float = 2.0) -> str | None:
 
 
 def silence(key: str, url: str) -> Iterator[str]:
-    """What is wrong with the address that a key names, in a line for people: it is none, or nobody
-    answers."""
+    """The problem of the address that a key names, as a line for people: it is not an address, or
+    no server answers."""
     if not url.startswith(("http://", "https://")):
         yield (
             f"got {key}={url!r}, expected an address with http:// or https:// and its /v1, such as "
@@ -38,11 +38,11 @@ def silence(key: str, url: str) -> Iterator[str]:
         return
     why = why_unreachable(url)
     if why is not None:
-        yield f"got {key}={url!r}, where nobody answers ({why}): start that server first"
+        yield f"got {key}={url!r}, where no server answers ({why}): start that server first"
 
 
 def why_closed(host: str, port: int, timeout_s: float = 2.0) -> str | None:
-    """Why no connection can be opened there; None when one can."""
+    """Why no connection to the port can be opened; None when one can."""
     try:
         socket.create_connection((host, port), timeout_s).close()
     except OSError as error:

@@ -35,7 +35,7 @@ class Reaper:
         )
 
     def end_all(self) -> None:
-        """As at the end of this process; idempotent."""
+        """Do what the end of this process would do; idempotent."""
         try:
             self._process.communicate(timeout=_LONGEST_S)
         except subprocess.TimeoutExpired:
@@ -44,7 +44,7 @@ class Reaper:
 
 
 def end_all_of(folder: str, but: int) -> None:
-    """Kill what works in the folder, but one process, until nothing does, and remove it."""
+    """Kill the processes that work in the folder, except one, until none is left, and remove it."""
     for _ in range(_ROUNDS):
         pids = _pids_of(folder) - {but, os.getpid()}
         for pid in pids:

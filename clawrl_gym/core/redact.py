@@ -1,10 +1,11 @@
-"""Keys and tokens out of all that people are shown: logs, views, errors, printed configurations.
+"""Remove keys and tokens from everything that people are shown: logs, views, errors,
+configurations.
 
-What is a secret says its name (`gateway.key`, `OPENAI_API_KEY`), wherever it stands: a field of a
+A secret is known by its name (`gateway.key`, `OPENAI_API_KEY`), wherever it stands: a field of a
 configuration, an option of somebody's class, an argument of a command, a variable of the
 environment. A log record is cleaned when it is made, before any handler sees it: its message, its
-arguments and the text of its traceback. Known secrets go by their letters, others by how they are
-written.
+arguments and the text of its traceback. Known secrets are found by their text, others by their
+form.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 HIDDEN = "[hidden]"
 _SHORTEST = 6
-"""Shorter secrets would blot out ordinary words."""
+"""Fewest characters of a secret; shorter ones would blot out ordinary words."""
 _QUOTE = r"['\"]?"
 _PREFIXED = r"\g<1>" + HIDDEN
 _PATTERNS = (
@@ -36,9 +37,9 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _NO_SECRETS = ("", "none", "null", HIDDEN)
-"""What stands where no key is needed."""
+"""Values that stand where no key is needed."""
 _SHORTEST_OF_ENVIRONMENT = 12
-"""Of a variable: many programs' variables have such a name and hold a common word."""
+"""The same for a variable: many programs' variables have such a name and hold a common word."""
 _Factory = Callable[..., logging.LogRecord]
 
 
@@ -79,7 +80,7 @@ def _is_a_secret(value: str, name: str) -> bool:
 
 
 def secrets_of_process(arguments: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """What a command was given of secrets: on its line, and by variables."""
+    """The secrets that a command was given, on its line and by variables."""
     for argument in arguments:
         name, _, value = argument.partition("=")
         if is_secret(name):
@@ -90,7 +91,7 @@ def secrets_of_process(arguments: Iterable[str], environment: Mapping[str, str])
 
 
 class Redactor:
-    """Makes log records that hold no secret."""
+    """Makes log records without secrets."""
 
     def __init__(self, make: _Factory) -> None:
         self._make = make

@@ -1,8 +1,8 @@
 """A folder elsewhere, by fsspec: s3://BUCKET/PATH, gs://, sftp://, or a path that is mounted.
 
-What is put there is a folder of files and counts once its manifest is there, which is written last:
-a reader sees all of it or nothing, also where nothing can be renamed. Credentials are found where
-the protocol's own package looks for them. All calls block.
+A folder of files put there counts once its manifest is there, which is written last: a reader sees
+all of it or nothing, also where nothing can be renamed. Credentials are found where the protocol's
+own package looks for them. All calls block.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from clawrl_gym.core.errors import ConfigError, ShipmentError, boundary
-from clawrl_gym.core.shipment import FileEntry, Manifest, check_arrived, check_name, check_room
+from clawrl_gym.core.errors import ConfigError, TransferError, boundary
+from clawrl_gym.core.transfer import FileEntry, Manifest, check_arrived, check_name, check_room
 
 MANIFEST = "manifest.json"
 _PROBE = ".may_write"
 _OF_BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "tos"}
-"""Protocols that need no folders; to make one would make the bucket of a misspelt name."""
+"""Protocols that need no folders; creating one would create the bucket of a misspelt name."""
 _ANSWER_S = 30.0
 
 
 def is_address(text: str) -> bool:
-    """Whether it names a folder elsewhere, and not a path or an id of the hub."""
+    """Whether the text names a remote folder, not a path or a hub id."""
     return "://" in text
 
 
@@ -35,8 +35,8 @@ class RemoteFolder:
     """See the module's docstring."""
 
     def __init__(self, address: str) -> None:
-        """Raises ConfigError for what fsspec cannot reach from here, and for a password, which
-        would be kept wherever the address is."""
+        """Open an address. Raises ConfigError for one that fsspec cannot reach from here, and for
+        one with a password, which would be kept wherever the address is."""
         if urlsplit(address).password:
             raise ConfigError(
                 "got an address with a password, expected one without: give it where the "
@@ -93,8 +93,8 @@ class RemoteFolder:
             self._files.makedirs(path, exist_ok=True)
 
     def names(self) -> list[str]:
-        """Of what is there, whole or not. Raises ShipmentError."""
-        with boundary(ShipmentError, f"listing {self.address}"):
+        """Names of the folders there, whole or not. Raises TransferError."""
+        with boundary(TransferError, f"listing {self.address}"):
             self._files.invalidate_cache()
             try:
                 paths = self._files.ls(self._path, detail=False)
@@ -103,8 +103,8 @@ class RemoteFolder:
             return sorted(PurePosixPath(path).name for path in paths)
 
     def manifest(self, name: str) -> Manifest | None:
-        """Of the folder `name`; None when it is not there, or not whole. Raises ShipmentError."""
-        with boundary(ShipmentError, f"reading {self.address}/{name}"):
+        """Manifest of folder `name`; None unless it is there and whole. Raises TransferError."""
+        with boundary(TransferError, f"reading {self.address}/{name}"):
             try:
                 text = self._files.cat_file(f"{self._path}/{name}/{MANIFEST}")
                 entries = tuple(FileEntry(**entry) for entry in json.loads(text)["files"])
@@ -115,8 +115,8 @@ class RemoteFolder:
         return Manifest(entries, {})
 
     def put(self, name: str, manifest: Manifest) -> None:
-        """Have the folder `name` be these files. Raises ShipmentError."""
-        with boundary(ShipmentError, f"writing {self.address}/{name}"):
+        """Upload these files as the folder `name`. Raises TransferError."""
+        with boundary(TransferError, f"writing {self.address}/{name}"):
             if self._files.exists(f"{self._path}/{name}/{MANIFEST}"):
                 self.remove(name)
             for file in manifest.files:
@@ -124,7 +124,7 @@ class RemoteFolder:
                 self._make_folder(str(PurePosixPath(target).parent))
                 self._files.put_file(manifest.sources[file.name], target)
                 if (size := self._files.size(target)) != file.size_bytes:
-                    raise ShipmentError(
+                    raise TransferError(
                         f"{self.address}/{name}/{file.name} has {size} bytes, expected "
                         f"{file.size_bytes}"
                     )
@@ -134,14 +134,14 @@ class RemoteFolder:
             )
 
     def put_bytes(self, name: str, content: bytes) -> None:
-        """One small file. Raises ShipmentError."""
-        with boundary(ShipmentError, f"writing {self.address}/{name}"):
+        """Upload one small file. Raises TransferError."""
+        with boundary(TransferError, f"writing {self.address}/{name}"):
             self._make_folder(self._path)
             self._files.pipe_file(f"{self._path}/{name}", content)
 
     def get_bytes(self, name: str) -> bytes | None:
-        """None when it is not there. Raises ShipmentError."""
-        with boundary(ShipmentError, f"reading {self.address}/{name}"):
+        """Read one small file; None when it is missing. Raises TransferError."""
+        with boundary(TransferError, f"reading {self.address}/{name}"):
             try:
                 content: bytes = self._files.cat_file(f"{self._path}/{name}")
             except FileNotFoundError:
@@ -149,8 +149,8 @@ class RemoteFolder:
             return content
 
     def remove(self, name: str) -> None:
-        """It is not whole from the first moment on. Raises ShipmentError."""
-        with boundary(ShipmentError, f"removing {self.address}/{name}"):
+        """Remove a folder; it is not whole from the first moment on. Raises TransferError."""
+        with boundary(TransferError, f"removing {self.address}/{name}"):
             place = f"{self._path}/{name}"
             with contextlib.suppress(FileNotFoundError):
                 self._files.rm_file(f"{place}/{MANIFEST}")
@@ -158,16 +158,16 @@ class RemoteFolder:
                 self._files.rm(place, recursive=True)
 
     def get(self, name: str, folder: Path, wanted: Callable[[str], bool]) -> None:
-        """Have `folder`, which is not there yet, hold those files of a whole folder that are
-        wanted, and its manifest. Raises ShipmentError."""
+        """Download the wanted files of a whole folder, and its manifest, into the new `folder`.
+        Raises TransferError."""
         manifest = self.manifest(name)
         if manifest is None:
-            raise ShipmentError(f"{self.address}/{name} is not there, or not whole")
+            raise TransferError(f"{self.address}/{name} is not there, or not whole")
         files = tuple(file for file in manifest.files if wanted(file.name))
         partial = folder.with_name(f".{folder.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         try:
-            with boundary(ShipmentError, f"fetching {self.address}/{name}"):
+            with boundary(TransferError, f"fetching {self.address}/{name}"):
                 partial.mkdir(parents=True, mode=0o700)
                 check_room(partial, sum(file.size_bytes for file in files))
                 for file in files:

@@ -1,7 +1,7 @@
-"""Lines that come again and again: the first of a kind is told, the others are counted.
+"""Repeated log lines: the first of a kind is shown, the others are counted.
 
-Lines are of one kind when they differ in numbers and in names with digits alone. Once in a while
-the counts are told and everything begins anew.
+Lines are of one kind when they differ only in numbers and in names with digits. At intervals the
+counts are shown and reset.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 _NUMBER = re.compile(r"[\w./:-]*\d[\w./:-]*")
 _BEGINNING = 120
-"""Characters of a line by which it is known again."""
+"""Characters at a line's beginning that identify its kind."""
 
 
 class Repeats:
-    """Tells each kind of line once in `every_s` seconds, and how many more there were."""
+    """Shows each kind of line once in `every_s` seconds, and how many more there were."""
 
     def __init__(
         self,
@@ -30,11 +30,11 @@ class Repeats:
         self._clock = clock
         self._since_s = clock()
         self._first: dict[str, str] = {}
-        """By kind, the line that was told."""
+        """The line that was shown, by kind."""
         self._more: Counter[str] = Counter()
 
     def add(self, line: str) -> None:
-        """Tell the line, or count it."""
+        """Show the line, or count it."""
         self.flush_if_due()
         kind = _NUMBER.sub("#", line)
         if kind in self._first:
@@ -44,7 +44,7 @@ class Repeats:
         self._say(line)
 
     def flush_if_due(self) -> None:
-        """Tell the counts, when it is time."""
+        """Show the counts, when it is time."""
         now_s = self._clock()
         if now_s - self._since_s < self._every_s:
             return

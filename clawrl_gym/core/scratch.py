@@ -1,8 +1,8 @@
-"""Folders in the temporary folder that go with the process that made them, however it ends.
+"""Temporary folders that are removed with the process that made them, however it ends.
 
-Each is held by a lock, which the system frees when its process dies: what a killed one left is
-removed by the next that makes such a folder, and nothing that is in use. Needs nothing but the
-standard library.
+Each is held by a lock, which the system frees when its process dies: the next process that makes
+such a folder removes those of killed ones, and none that is in use. Needs only the standard
+library.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from types import TracebackType
 _PREFIX = "clawrl-"
 _LOCK = ".lock"
 _LONGEST_PARENT = 20
-"""Characters; sockets lie deep in such folders, and no path of one is longer than 107."""
+"""Most characters; sockets lie deep in such folders, and no path of one is longer than 107."""
 
 
 class Scratch:
-    """A folder of this user's alone: `PARENT/clawrl-NAME-XXXXXXXX`."""
+    """A folder of this user alone: `PARENT/clawrl-NAME-XXXXXXXX`."""
 
     def __init__(self, name: str, parent: Path | None = None) -> None:
         """Without `parent` it is the system's temporary folder. Raises OSError."""
@@ -37,7 +37,7 @@ class Scratch:
         _living.add(self)
 
     def remove(self) -> None:
-        """Idempotent; nothing in a process that was forked off."""
+        """Remove the folder; idempotent, and without effect in a forked process."""
         if self._lock is None or self._owner != os.getpid():
             return
         lock, self._lock = self._lock, None
@@ -61,13 +61,13 @@ _living: set[Scratch] = set()
 
 
 def remove_all() -> None:
-    """All of this process."""
+    """Remove all folders of this process."""
     for scratch in tuple(_living):
         scratch.remove()
 
 
 def sweep(parent: Path) -> None:
-    """Remove what this user's processes left that were killed."""
+    """Remove folders that this user's killed processes left."""
     for lock_file in parent.glob(f"{_PREFIX}*/{_LOCK}"):
         with suppress(OSError):
             if lock_file.stat().st_uid == os.geteuid():
@@ -84,7 +84,7 @@ def _remove_unless_held(lock_file: Path) -> None:
 
 
 def _lock_new(folder: Path) -> int:
-    """Held before anybody can see it: no sweep takes a new folder for an old one."""
+    """Lock a new folder before others can see it: no sweep takes it for an old one."""
     unseen = folder / f"{_LOCK}.new"
     lock = os.open(unseen, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
-"""A slow machine: what of an episode's time is not the agent's own.
+"""Slow machines: the part of an episode's time that is not the agent's own.
 
-How long its replies are is the agent's doing, how fast they are sampled is not. So a reply counts
-at the seconds that it takes at `SLOWEST_TOKENS_PER_S`, and at fewer where it was faster. What an
-action does is the agent's doing, how long its processes wait for a CPU is not.
+The length of its replies is the agent's doing, the speed of sampling is not. So a reply counts at
+the seconds that it takes at `SLOWEST_TOKENS_PER_S`, and at fewer where it was faster. The work of
+an action is the agent's doing, its processes' wait for a CPU is not.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SLOWEST_TOKENS_PER_S = 10.0
-"""Speed of one request, about as fast as people read."""
+"""Tokens per second of one request, about as fast as people read."""
 _LOOK_EVERY_S = 0.5
 _CPUS = re.compile(r"^cpu\d", re.MULTILINE)
 _RUNNING = re.compile(r"^procs_running (\d+)", re.MULTILINE)
 _STEAL = 7
-"""Field of the CPUs' line: time that the machine's host gave to others."""
+"""Field of the CPUs' line with the time that the machine's host gave to others."""
 
 
 def own_seconds(tokens: int) -> float:
-    """The most that so many sampled tokens cost an agent."""
+    """The most seconds that so many sampled tokens cost an agent."""
     return tokens / SLOWEST_TOKENS_PER_S
 
 
 def is_slow(tokens: int | None, timeout_s: float) -> bool:
     """Whether a request of at most so many tokens (None: no bound is known) that has not ended in
-    this time cannot have been too long."""
+    this time cannot be too long."""
     return tokens is not None and own_seconds(tokens) < timeout_s
 
 
 class ReplyTimes:
-    """How long an episode waited for its replies, and how many tokens it got for that."""
+    """An episode's waits for its replies, and the tokens it got in them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -43,12 +43,12 @@ class ReplyTimes:
         self._tokens = 0
         self._own_s = 0.0
         self._asked_s: dict[int, float] = {}
-        """When each reply that is waited for was asked for; a program may ask for several."""
+        """Request times of the replies in flight; a program may ask for several."""
         self._asked = 0
 
     @contextmanager
     def asking(self) -> Iterator[Callable[[int], None]]:
-        """A reply is being waited for inside; call what is given with its tokens once it came."""
+        """Time a reply inside; call the yielded function with its token count once it came."""
         self._asked += 1
         number = self._asked
         asked_s = self._asked_s[number] = self._clock()
@@ -58,15 +58,15 @@ class ReplyTimes:
             del self._asked_s[number]
 
     def _got(self, tokens: int, duration_s: float) -> None:
-        """A reply whose tokens are not known (0) counts whole."""
+        """Record a reply; one of unknown tokens (0) counts whole."""
         self._waited_s += duration_s
         self._tokens += tokens
         self._own_s += min(duration_s, own_seconds(tokens)) if tokens else duration_s
 
     @property
     def slow_s(self) -> float:
-        """Seconds of these that are the machine's. A reply that is still being waited for counts
-        like those before it; without any before it, it is the agent's."""
+        """Seconds of these that are the machine's. A reply in flight counts like those before it;
+        without any before it, it is the agent's."""
         if not self._waited_s:
             return 0.0
         pending_s = sum(self._clock() - asked_s for asked_s in self._asked_s.values())
@@ -74,7 +74,7 @@ class ReplyTimes:
 
     @property
     def tokens_per_s(self) -> float:
-        """Speed of the replies that came."""
+        """Speed of the replies that came, in tokens per second."""
         return self._tokens / self._waited_s if self._waited_s else 0.0
 
 
@@ -83,7 +83,7 @@ def _proc_stat() -> str:
 
 
 class CpuWaits:
-    """How long a process of this machine that could run waited for a CPU, on average.
+    """Average wait of this machine's runnable processes for a CPU.
 
     A thread looks twice a second, from the first question on: at how many processes want to run,
     and at what the machine's host took away. Where the kernel does not say, it is 0.
@@ -98,7 +98,7 @@ class CpuWaits:
         self._share = 0.0
         self._looked_s = clock()
         self._ticks: tuple[float, float] | None = None
-        """Stolen and all, at the last look."""
+        """Stolen and total ticks at the last look."""
         self._looking: threading.Thread | None = None
 
     def seconds(self) -> float:

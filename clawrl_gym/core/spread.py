@@ -1,4 +1,4 @@
-"""Some of many, spread evenly over all of them."""
+"""An even selection of a sequence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def evenly(entries: Sequence[T], count: int) -> list[T]:
-    """At most so many, in their order; of two and more the first and the last are among them."""
+    """At most `count` entries, in order; of two and more the first and the last are among them."""
     if len(entries) <= count:
         return list(entries)
     if count < 2:

@@ -1,10 +1,10 @@
-"""Text from outside as valid Unicode: what clients, environments, tools and judges send.
+"""Text from outside as valid Unicode: from clients, environments, tools and judges.
 
-A Python string can hold half a surrogate pair, which no UTF-8 can: clients that cut at UTF-16 units
+A Python string can hold half a surrogate pair, which UTF-8 cannot: clients that cut at UTF-16 units
 send it as a JSON escape, and `os.listdir` puts one in the place of each byte that it cannot read.
-Such a half, and each byte that is no UTF-8, becomes U+FFFD here. Whole text is handed on as it is,
-NUL and zero-width marks included: they are valid, and everything behind this module takes them.
-Replacements are counted by who sent them.
+Such a half, and each byte that is not UTF-8, becomes U+FFFD here. Valid text is passed on
+unchanged, NUL and zero-width marks included: everything behind this module takes them. Replacements
+are counted by sender.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any, Literal
 
 REPLACEMENT = "\ufffd"
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""How a JSON text escapes half a surrogate pair."""
+"""A JSON escape of half a surrogate pair."""
 MOST_CHARS = 4 << 20
-"""Longest text that anything but a client may send at once: more than any model's context holds."""
+"""Longest text, in characters, that anything but a client may send: beyond any model's context."""
 Sender = Literal["client", "environment", "agent", "judge"]
 SENDERS: tuple[Sender, ...] = ("client", "environment", "agent", "judge")
 
 
 class Replacements:
-    """How many halves and bytes were replaced, by who sent them. Thread-safe."""
+    """Counts of replaced halves and bytes, by sender. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class Replacements:
                 self._counts[sender] += count
 
     def counts(self) -> dict[Sender, int]:
-        """Since the process began, of all senders."""
+        """Counts since the process began, of all senders."""
         with self._lock:
             return {sender: self._counts[sender] for sender in SENDERS}
 
@@ -48,7 +48,7 @@ class Replacements:
 
 
 replacements = Replacements()
-"""Those of this process, unless somebody keeps their own."""
+"""The counts of this process, unless somebody keeps their own."""
 
 
 def is_whole(text: str) -> bool:
@@ -72,7 +72,7 @@ def valid_text(text: str, sender: Sender, counts: Replacements = replacements) -
 def valid_json(value: Any, sender: Sender, counts: Replacements = replacements) -> Any:
     """A JSON value with all its texts valid, names of fields included. Any: it is JSON.
 
-    Raises TypeError or ValueError for what is no JSON, RecursionError where it is nested too
+    Raises TypeError or ValueError for what is not JSON, RecursionError where it is nested too
     deeply.
     """
     text = json.dumps(value, ensure_ascii=False)
@@ -80,7 +80,7 @@ def valid_json(value: Any, sender: Sender, counts: Replacements = replacements) 
 
 
 def valid_escapes(text: str, sender: Sender, counts: Replacements = replacements) -> str:
-    """A text that may be JSON, such as the arguments of a call: what it escapes is valid, too."""
+    """A text that may be JSON, such as the arguments of a call, with valid escapes too."""
     if not _HALF.search(text):
         return text
     try:
@@ -106,7 +106,7 @@ def read_text(raw: bytes, sender: Sender) -> str:
 def read_json(raw: bytes, sender: Sender) -> Any:
     """The JSON in these bytes, with valid texts. Any: it is JSON.
 
-    Raises ValueError for what is no JSON, RecursionError where it is nested too deeply.
+    Raises ValueError for what is not JSON, RecursionError where it is nested too deeply.
     """
     text = read_text(raw, sender)
     value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)

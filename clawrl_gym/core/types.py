@@ -1,7 +1,7 @@
-"""The words of the project as data: what the four loops hand to one another.
+"""The project's records: the data that the four loops pass to one another.
 
-Lists carry a shape letter: `_T` tokens of one sequence or turn, `_G` episodes of a group.
-Every record is frozen; a change is a new record.
+Lists carry a shape letter: `_T` tokens of one sequence or turn, `_G` episodes of a group. Every
+record is frozen; a change is a new record.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ VerdictKind = Literal["rule", "model", "feedback"]
 Json = Mapping[str, object]
 """A JSON object whose fields are checked as they are read. Every TypedDict is one."""
 JsonObject = dict[str, object]
-"""One that is being made, or was just parsed."""
+"""A JSON object that is being made, or was just parsed."""
 INTERRUPTED = "interrupted"
 """Finish reason of a turn whose client left before its end; it is kept and never trained on."""
 UNKNOWN_ID = -1
-"""Stands for each token whose id its engine does not tell; such turns are never trained on."""
+"""Stands for each token whose id the engine does not report; such turns are never trained on."""
 UNKNOWN_IDS = "unknown_ids"
-"""In `Turn.untrainable`: its engine told no ids."""
+"""Value of `Turn.untrainable` when its engine reported no ids."""
 
 
 class FunctionCall(TypedDict, total=False):
-    """What a model wants carried out."""
+    """The function call that a model asks for."""
 
     name: str
     arguments: str | dict[str, object]
-    """JSON text, or what the model took for it; some clients send the object itself."""
+    """JSON text, or the model's version of it; some clients send the object itself."""
 
 
 class ToolCall(TypedDict, total=False):
@@ -39,12 +39,12 @@ class ToolCall(TypedDict, total=False):
 
     id: str
     type: str
-    """`function`."""
+    """Always `function`."""
     function: FunctionCall
 
 
 class FunctionSchema(TypedDict, total=False):
-    """A tool as a model reads of it."""
+    """A tool's description for a model."""
 
     name: Required[str]
     description: str
@@ -60,7 +60,7 @@ class Tool(TypedDict, total=False):
 
 
 class ImageUrl(TypedDict):
-    """Where a picture is: a data URL, or its hash."""
+    """Address of a picture: a data URL, or its hash."""
 
     url: str
 
@@ -93,13 +93,13 @@ class Message(TypedDict, total=False):
     tool_call_id: str
     reasoning_content: str
     unread_calls: list[str]
-    """Calls that could not be read, and why; they stand in the content. In replies of ours only."""
+    """Calls that could not be parsed, and why; they stand in the content. In our replies only."""
     reading_notes: list[str]
-    """Notes on calls that were read in spite of an error, or by one of two parsers only."""
+    """Notes on calls that were parsed in spite of an error, or by one of two parsers only."""
 
 
 class TemplateOptions(TypedDict, total=False):
-    """What a chat template reads beside messages and tools."""
+    """Inputs of a chat template beside messages and tools."""
 
     tool_choice: str
     parallel_tool_calls: bool
@@ -109,14 +109,14 @@ class TemplateOptions(TypedDict, total=False):
 
 
 class ChatBody(TemplateOptions, total=False):
-    """What the policy's chat template and parsers read of a request."""
+    """The fields of a request that the policy's chat template and parsers read."""
 
     messages: Required[list[Message]]
     tools: list[Tool]
 
 
 class Usage(TypedDict):
-    """Tokens of one turn."""
+    """Token counts of one turn."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -127,7 +127,7 @@ class RefusedHint(TypedDict):
     """A hint that was not accepted."""
 
     hint: str
-    """Perhaps cut."""
+    """The hint's text, perhaps cut."""
     why: str
 
 
@@ -135,32 +135,32 @@ class VerdictDetail(TypedDict, total=False):
     """Why a verdict is what it is. Each kind of judge writes the fields it has."""
 
     reason: str
-    """Of an abstention."""
+    """Reason of an abstention."""
     rule: str | int | None
     """The rule that decided; beside a model's verdict, the value that the rules would give."""
     said: str
     """The words that a rule matched."""
     language: str
-    """In which they are, if not in English: ISO 639-1."""
+    """Language of these words, if not English: ISO 639-1."""
     lasting: bool
     """True: the person also wants something for the future."""
     tool: str
-    """Whose result a rule matched."""
+    """The tool whose result a rule matched."""
     hints: list[str]
-    """Accepted ones, the preferred first."""
+    """Accepted hints, the preferred first."""
     refused: list[RefusedHint]
     hints_asked: int
-    """How many answers with a hint were requested."""
+    """Number of answers with a hint that were requested."""
     votes: list[int | None]
-    """None for an answer that is no vote."""
+    """Votes; None for an answer that is not a vote."""
     retried: int
     """Votes that were requested a second time."""
     why: str
     """The end of one answer of the majority."""
     unread: list[str]
-    """The ends of answers that are no votes."""
+    """The ends of answers that are not votes."""
     probability: float
-    """By a reward model, that the reply was good."""
+    """Probability by a reward model that the reply was good."""
     thumb: str
     score: float
     text: str
@@ -175,9 +175,9 @@ class StopReason(StrEnum):
     TERMINATED = "terminated"
     """The environment said that the task is over."""
     TRUNCATED = "truncated"
-    """A budget of the environment (turns) ended it; it is graded all the same."""
+    """A budget of the environment (turns) ended it; it is still graded."""
     CONTEXT = "context"
-    """The next prompt would not fit the model's context; graded all the same."""
+    """The next prompt would not fit the model's context; still graded."""
     DEADLINE = "deadline"
     """The agent's time was over, infrastructure's own delays not counted: a failure, which never
     earns more than playing on."""
@@ -191,7 +191,7 @@ class StopReason(StrEnum):
     POLICY_ERROR = "policy_error"
     """The policy server failed: infrastructure, no reward."""
     IDLE = "idle"
-    """A live session was quiet for long; a later request opens it again."""
+    """A live session was idle for long; a later request opens it again."""
     CANCELLED = "cancelled"
     """The run stopped or the group was dropped: no reward."""
 
@@ -214,10 +214,10 @@ _FAILURES = frozenset({StopReason.DEADLINE, StopReason.AGENT_FAULT})
 
 @dataclass(frozen=True, slots=True)
 class TaskRef:
-    """What names one task to an environment: `reset(seed=seed, options={"task": id})`."""
+    """The task's name for an environment: `reset(seed=seed, options={"task": id})`."""
 
     id: str | None
-    """None for an environment without named tasks: the seed alone chooses."""
+    """The task's name; None for an environment without named tasks: the seed alone chooses."""
     seed: int
     split: Split
     env: str = ""
@@ -226,12 +226,12 @@ class TaskRef:
 
 @dataclass(frozen=True, slots=True)
 class TaskTraits:
-    """What is known of a task before it is played."""
+    """Facts about a task that are known before it is played."""
 
     family: str | None = None
     """Tasks of one family are alike; None: nothing is known."""
     difficulty: int | None = None
-    """The higher the harder, beside others of its environment; None: nobody says."""
+    """Relative difficulty within its environment, higher is harder; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class Turn:
     prompt_ids_T: list[int]
     sampled_ids_T: list[int]
     logprobs_T: list[float | None]
-    """Of the sampled ids under the sampling distribution; None masks the token."""
+    """Log-probs of the sampled ids under the sampling distribution; None masks the token."""
     versions_T: list[int]
     """The weight version that sampled each token."""
     finish_reason: str
@@ -255,22 +255,22 @@ class Turn:
     created_s: float
     """Unix time at which generation ended."""
     rule: str = ""
-    """What its kind was decided by: a header, or the name of a rule."""
+    """The source of its kind: a header, or the name of a rule."""
     tools: list[Tool] = field(default_factory=list)
     """The tools that the request offered, in OpenAI's form."""
     template: TemplateOptions = field(default_factory=TemplateOptions)
-    """What else of the request the chat template read, such as `chat_template_kwargs`."""
+    """Other fields of the request that the chat template read, such as `chat_template_kwargs`."""
     temperature: float | None = None
-    """It was sampled at; None: not known, the run's own."""
+    """Sampling temperature; None: not known, the run's own."""
     untrainable: str = ""
-    """Why it is never trained on: the settings by which it was sampled otherwise than any learner
-    computes, and `unknown_ids`. Empty: it can be."""
+    """Why it is never trained on: sampling settings that no learner reproduces, or `unknown_ids`.
+    Empty: it can be."""
     id: int | None = None
     """Store position; None before it is stored."""
 
     @property
     def has_ids(self) -> bool:
-        """Whether its engine told the ids of its prompt and of what it sampled."""
+        """Whether its engine reported the ids of its prompt and of its sampled tokens."""
         return UNKNOWN_ID not in self.prompt_ids_T[:1] + self.sampled_ids_T[:1]
 
 
@@ -281,21 +281,21 @@ class Verdict:
     turn_id: int
     kind: VerdictKind
     value: Literal[-1, 0, 1] | None
-    """None: the judge abstained; that is never 0 and never trained."""
+    """The verdict; None: the judge abstained, which is never 0 and never trained."""
     reward: float | None
-    """What training uses: the value, or a finer score that a person gave, in [-1, 1]."""
+    """Training uses it: the value, or a finer score that a person gave, in [-1, 1]."""
     detail: VerdictDetail
-    """Why, in words and votes."""
+    """The reasons, in words and votes."""
     created_s: float
     id: int | None = None
     """Store position; None before it is stored."""
     weight: float = 1.0
-    """How strong the evidence is, in (0, 1]: a tool that says nothing bad is weaker than a person
-    who says something. It scales the advantage, and how far an update goes."""
+    """Strength of the evidence, in (0, 1]: a tool without an error is weaker than a person who
+    comments. It scales the advantage, and how far an update goes."""
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What the next state teaches about the turn, in words; the preferred hint first."""
+        """Lessons of the next state about the turn, in words; the preferred hint first."""
         return tuple(self.detail.get("hints", ()))
 
 
@@ -310,13 +310,13 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One reply of the policy in an episode, and what it cost."""
+    """One reply of the policy in an episode, and its cost."""
 
     message: Message
     action: str | None
-    """What the environment got; None for a reply in which the agent found no action."""
+    """The action that the environment got; None for a reply in which the agent found no action."""
     prompt_tokens: int | None = None
-    """None where the server does not say."""
+    """Tokens of the prompt; None where the server does not say."""
     completion_tokens: int | None = None
     duration_s: float = 0.0
     finish_reason: str | None = None
@@ -326,22 +326,22 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """All that was said in an episode, once."""
+    """Everything said in an episode, once."""
 
     opening: list[Message]
     """The first request."""
     tools: list[Tool]
-    """That it offered."""
+    """The tools that it offered."""
     answers: list[Answer]
     observations: list[str]
     """The first is part of the opening; each other one came after the answer before it."""
     report: str | None = None
-    """Of the environment's checks, which no request held."""
+    """Report of the environment's checks, which no request held."""
 
 
 def is_success(reward: float | None, solved: bool | None = None) -> bool:
-    """Whether an episode has solved its task: its environment says so (`solved`), or says nothing
-    and the reward reached 1. One without a reward has not."""
+    """Whether an episode solved its task: its environment says so (`solved`), or says nothing and
+    the reward reached 1. One without a reward did not."""
     if reward is None or solved is None:
         return reward is not None and reward >= 1.0
     return solved
@@ -353,7 +353,7 @@ class Episode:
 
     session_id: str
     group_id: int | None
-    """None for an episode that is measured, not trained on."""
+    """Id of its group; None for an episode that is measured, not trained on."""
     task: TaskRef
     stop_reason: StopReason
     reward: float | None
@@ -361,25 +361,25 @@ class Episode:
     infrastructure failure. Steps that were left unplayed are charged by `RewardFloors`."""
     turns: int
     error: str | None = None
-    """What failed, when something did."""
+    """The error, when something failed."""
     family: str | None = None
     """The task's family, for curves by family."""
     replaced: int = 0
-    """Characters of its environment's texts that were no valid Unicode."""
+    """Number of replaced characters in its environment's texts, which were not valid Unicode."""
     duration_s: float = 0.0
     scores: dict[str, float] = field(default_factory=dict)
-    """What else the environment measured, by name; averaged in the run's metrics."""
+    """Other scores of the environment, by name; averaged in the run's metrics."""
     notice: str | None = None
-    """What its worker noticed, for people, such as a leak or that environments wait for room."""
+    """A notice of its worker for people, such as a leak or environments that wait for room."""
     is_reported: bool = False
-    """People were told of its error already: all episodes of a worker that ended have the same."""
+    """True when its error was reported already: all episodes of a worker that ended share one."""
     transcript: Transcript | None = None
-    """Where its spec wants one."""
+    """The transcript, where its spec wants one."""
     solved: bool | None = None
     """The environment's last `info["success"]`; None: it says nothing."""
     unplayed: int = 0
-    """Steps that it had left where the environment neither ended nor graded it; their cost is not
-    in `reward` yet."""
+    """Steps that were left where the environment neither ended nor graded it; their cost is not in
+    `reward` yet."""
     lowest_step: float = 0.0
     """The lowest reward of one of its steps, 0 at most."""
     declared_floor: float | None = None
@@ -392,12 +392,12 @@ class Episode:
 
     @property
     def may_be_run_again(self) -> bool:
-        """Infrastructure ended it, and another attempt may end otherwise."""
+        """Whether infrastructure ended it, so that another attempt may end otherwise."""
         return self.stop_reason.is_infrastructure and self.stop_reason is not StopReason.NO_VERDICT
 
     @property
     def kind(self) -> str | None:
-        """What its success is counted under: its family, in a mixture `ENV/FAMILY`."""
+        """Name under which its success is counted: its family, in a mixture `ENV/FAMILY`."""
         if not self.task.env:
             return self.family
         return f"{self.task.env}/{self.family or 'task'}"
@@ -415,11 +415,11 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class DistillTarget:
     """One turn of a sample, and the prompts under which a teacher scores its tokens."""
 
     start: int
-    """Where the turn's sampled tokens begin in `Sample.ids_T`."""
+    """Index in `Sample.ids_T` of the turn's first sampled token."""
     length: int
     """Sampled tokens of the turn."""
     prompts: tuple[list[int], ...]
@@ -430,7 +430,7 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the learner eats: one sequence of ids with per-token streams, all of length T."""
+    """The learner's input: one sequence of ids with per-token streams, all of length T."""
 
     session_id: str
     group_id: int
@@ -442,22 +442,22 @@ class Sample:
     versions_T: list[int]
     """Weight version of each sampled token; -1 elsewhere."""
     advantages_T: list[float]
-    """0.0 where the mask is False."""
+    """Advantage of each token; 0.0 where the mask is False."""
     reward: float
     turn_id: int | None = None
     """The one turn that a sample of a live session is made of."""
     distill_T: list[float] = field(default_factory=list)
     """Weight of the distillation term on each token; empty when no token has any."""
-    lessons: tuple[Lesson, ...] = ()
-    """Where `distill_T` is not 0: what the teacher reads instead of the prompt."""
+    distill_targets: tuple[DistillTarget, ...] = ()
+    """Prompts that the teacher reads instead, where `distill_T` is not 0."""
     pictures: tuple[str, ...] = ()
     """Hashes of the pictures whose places are in the ids, in their order."""
     strength: float = 1.0
-    """Of the evidence, in (0, 1]: the mean over its tokens, each by the size of what it brings."""
+    """Evidence, in (0, 1]: the mean over its tokens, each by the size of what it adds."""
     temperature: float | None = None
-    """Its tokens were sampled at; None: the run's own."""
+    """Temperature its tokens were sampled at; None: the run's own."""
     signal: str = ""
-    """The kind of verdict that a sample of a live turn was made by; `weak` for the weak reward."""
+    """The kind of verdict behind a sample of a live turn; `weak` for the weak reward."""
     id: int | None = None
     """Store position; None before it is stored."""
 
@@ -476,26 +476,26 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
-    """The teacher's gaps on one turn, for people to look at."""
+class DistilledTurn:
+    """The teacher's gaps on one turn, shown to people."""
 
     sample_id: int
     turn_id: int | None
     prompt: int
-    """Which of the lesson's prompts it read."""
+    """Index of the distillation target's prompt that it read."""
     ids_T: list[int]
     """The turn's sampled ids."""
     gaps_T: list[float]
-    """Teacher's log-prob less the policy's, of each of them; not clipped."""
+    """The teacher's log-prob less the policy's, for each of them; not clipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepStats:
-    """What one learner step reports."""
+    """Results of one learner step."""
 
     metrics: dict[str, float]
     tokens: int
     """Tokens that went through the model."""
     duration_s: float
-    taught: list[Taught] = field(default_factory=list)
+    distilled_turns: list[DistilledTurn] = field(default_factory=list)
     """A few of the turns that were distilled."""

@@ -1,5 +1,5 @@
-"""A folder that takes the place of another whole: a reader sees the old one or the new one, never a
-part, after a crash too."""
+"""Atomic replacement of a folder: a reader sees the old one or the new one, never a part, after a
+crash too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clawrl_gym.core.files import link_or_copy
 
 
 def begin_folder(folder: Path) -> Path:
-    """The place, nothing there yet, in which what shall be `folder` is made."""
+    """Return an empty place in which to make what shall become `folder`."""
     finish_folder(folder)
     partial, _ = _beside(folder)
     shutil.rmtree(partial, ignore_errors=True)
@@ -19,7 +19,7 @@ def begin_folder(folder: Path) -> Path:
 
 
 def end_folder(folder: Path) -> None:
-    """What was made since `begin_folder` takes the place of `folder`, flushed to the disk."""
+    """Replace `folder` with what was made since `begin_folder`, flushed to the disk."""
     partial, old = _beside(folder)
     for path in (*partial.rglob("*"), partial):
         _flush(path)
@@ -31,7 +31,7 @@ def end_folder(folder: Path) -> None:
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """The same files in a second place: for files that are never written again."""
+    """Hard-link or copy a folder whose files are never written again."""
     partial = begin_folder(target)
     partial.mkdir(parents=True)
     for path in source.rglob("*"):
@@ -51,7 +51,7 @@ def finish_folder(folder: Path) -> None:
 
 
 def _beside(folder: Path) -> tuple[Path, Path]:
-    """Where the new folder grows, and where the old one waits for it."""
+    """The place of the new folder while it is made, and of the old one meanwhile."""
     return folder.with_name(f".{folder.name}.partial"), folder.with_name(f".{folder.name}.old")
 
 

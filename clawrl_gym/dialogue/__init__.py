@@ -1,4 +1,4 @@
-"""Conversations as one graph of messages and turns, and what follows from who goes on from whom.
+"""Conversations as one graph of messages and turns.
 
 `graph`: which turn a request follows, which next states it brings, which session it belongs to.
 `delta`: what a turn adds to the turn before it, which is all that is stored of it.

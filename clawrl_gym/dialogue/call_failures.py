@@ -1,7 +1,7 @@
-"""Why calls of a reply can be carried out by no client.
+"""Reasons why no client can carry out a reply's tool calls.
 
-A client answers a call that works and one that fails with a result. A call that it cannot even read
-it answers with nothing: some end their run there, and drop the reply from their history.
+A client answers a call that works and one that fails with a result. A call that it cannot even
+parse gets no answer: some clients end their run there, and drop the reply from their history.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from clawrl_gym.core.types import Message, Tool
 
 _SHOWN = 200
 _NAMED = 12
-"""Tools that are named to the policy."""
+"""Most tools that the message to the policy names."""
 
 
 def call_failures(reply: Message, tools: Sequence[Tool]) -> list[str]:
-    """What is wrong with calls, in words for the policy; empty when all can be carried out.
+    """Errors of the calls, in words for the policy; empty when all can be carried out.
 
-    `tools`: what the request offered; nothing is known of names when it offered none.
+    `tools`: those that the request offered; names are unknown when it offered none.
     """
     failures = [*reply.get("unread_calls", [])]
     names = [str(tool.get("function", {}).get("name")) for tool in tools]
@@ -41,14 +41,13 @@ def call_failures(reply: Message, tools: Sequence[Tool]) -> list[str]:
 
 
 def may_be_dropped(reply: Message, tools: Sequence[Tool]) -> bool:
-    """Whether clients leave a reply out of their history: it says nothing, or cannot be carried
-    out."""
+    """Whether clients leave a reply out of their history: it is empty, or cannot be carried out."""
     is_empty = not text_of(reply).strip() and not reply.get("tool_calls")
     return is_empty or bool(call_failures(reply, tools))
 
 
 def object_of(arguments: str) -> dict[str, object] | None:
-    """The JSON object that arguments are, as any client reads it; None for everything else."""
+    """The JSON object of a call's arguments, as any client parses it; None for everything else."""
     try:
         value = json.loads(arguments, parse_constant=_no_json)
     except (ValueError, RecursionError):
@@ -57,5 +56,5 @@ def object_of(arguments: str) -> dict[str, object] | None:
 
 
 def _no_json(name: str) -> NoReturn:
-    """NaN and its like are Python's, and no other client's."""
+    """Refuse NaN and the like, which only Python reads as JSON."""
     raise ValueError(f"got {name}, expected JSON")

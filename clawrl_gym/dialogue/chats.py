@@ -27,43 +27,43 @@ _FORMS = (
 
 
 class BadRow(ValueError):
-    """Why one row cannot be learned from; the text is the kind, the same for all such rows."""
+    """Why a row cannot be learned from; the text is a kind, the same for all such rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A conversation, some of whose replies are imitated."""
+    """A conversation with some replies to imitate."""
 
     messages: list[Message]
     learned: tuple[int, ...]
-    """Places of these replies among the messages."""
+    """Positions of these replies among the messages."""
     tools: list[Tool] = field(default_factory=list)
-    """Offered to the model, in OpenAI's form."""
+    """Tools offered to the model, in OpenAI's form."""
     template: dict[str, object] = field(default_factory=dict)
     """Further variables of the chat template (`chat_template_kwargs`)."""
 
     @property
     def opening(self) -> str:
-        """What was said before the first reply: rows that share it belong to one split."""
+        """The messages before the first reply: rows that share them belong to one split."""
         first = next(at for at, m in enumerate(self.messages) if m["role"] == "assistant")
         return json.dumps(self.messages[:first], sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PlainText:
-    """A text and how it goes on, which is imitated; special tokens in it are read as such."""
+    """A text and its continuation, which is imitated; special tokens in it are read as such."""
 
     prompt: str
     completion: str
 
     @property
     def opening(self) -> str:
-        """As a chat's."""
+        """The text before the continuation, as a chat's opening."""
         return self.prompt
 
 
 def read_row(row: object, learn_on: LearnOn) -> Chat | PlainText:
-    """Raises BadRow for what cannot be learned from."""
+    """Check and read one row. Raises BadRow when it cannot be learned from."""
     if not isinstance(row, Mapping):
         raise BadRow("no JSON object")
     if "messages" in row:
@@ -83,7 +83,7 @@ def read_row(row: object, learn_on: LearnOn) -> Chat | PlainText:
 def _chat(
     row: Mapping[str, object], messages: list[Message], first: int, learn_on: LearnOn
 ) -> Chat:
-    """`first`: the place of the first message that may be imitated."""
+    """A chat from checked messages; `first`: the position of the first that may be imitated."""
     _check_order(messages)
     learned = tuple(at for at, m in enumerate(messages) if m["role"] == "assistant" and at >= first)
     if not learned:
@@ -97,7 +97,7 @@ def _chat(
 
 
 def _check_order(messages: Sequence[Message]) -> None:
-    """Instructions first, then a person; replies answer a person or tools, results a call."""
+    """Check the order of roles: instructions, a person, replies to people or tools, results."""
     before = "start"
     called = False
     for message in messages:
@@ -124,7 +124,7 @@ def _messages(value: object, name: str) -> list[Message]:
 
 
 def _message(value: object) -> Message:
-    """Without the empty fields that tables of many rows have."""
+    """A message without the empty fields that tables of many rows have."""
     if not isinstance(value, Mapping):
         raise BadRow("a message that is no JSON object")
     role = value.get("role")
@@ -146,7 +146,7 @@ def _message(value: object) -> Message:
 
 
 def _text(content: object) -> str:
-    """Parts of text are joined as the policy's server joins them."""
+    """The content as text, its parts joined as the policy's server joins them."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -166,7 +166,7 @@ def _text(content: object) -> str:
 
 
 def _calls(calls: object) -> list[dict[str, object]]:
-    """In OpenAI's form, with arguments as an object, as chat templates take them."""
+    """Tool calls in OpenAI's form, with arguments as an object, as chat templates take them."""
     if not isinstance(calls, Sequence) or isinstance(calls, str):
         raise BadRow("tool calls that are no list")
     return [_call(call) for call in calls]
@@ -193,7 +193,7 @@ def _call(call: object) -> dict[str, object]:
 
 
 def _tools(tools: object) -> list[Tool]:
-    """A list in OpenAI's form, or its JSON, as some data sets have it."""
+    """Tools from a list in OpenAI's form, or from its JSON, as some data sets have it."""
     if isinstance(tools, str):
         try:
             tools = json.loads(tools)

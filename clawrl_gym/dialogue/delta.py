@@ -1,4 +1,5 @@
-"""What a turn adds to the turn before it, so that a long conversation is cheap to store.
+"""The difference between a turn and the one before it, so that long conversations are cheap to
+store.
 
 Clients send the whole conversation each time, with changes: a block that is there for one request
 only, a system message whose tail carries the time. A turn is therefore stored as a node with a
@@ -22,7 +23,7 @@ from typing import NamedTuple, cast
 from clawrl_gym.core.types import Message
 
 _PROBE = 32
-"""Ids by which a run of the base is found; shorter runs are not worth it."""
+"""Ids by which a run of the base is found; shorter runs are not worth storing."""
 _MAX_PROBES = 64
 _MIN_EDITED = 256
 """Characters of a content below which a change is stored as a whole message."""
@@ -32,36 +33,36 @@ class IdsDelta(NamedTuple):
     """Ids as a difference from the base's."""
 
     shared: int
-    """How many of the base's first ids they begin with."""
+    """Number of leading ids of the base that they share."""
     own_ids: Sequence[int]
     runs: Sequence[Sequence[int]]
-    """Of the base: before how many own ids each stands; its start in the base; its length."""
+    """Runs of the base: the number of own ids before each, its start in the base, its length."""
 
 
 class MessagesDelta(NamedTuple):
     """Messages as a difference from the base's."""
 
     shared: int
-    """How many of the base's first messages they begin with."""
+    """Number of leading messages of the base that they share."""
     entries: str
-    """What follows, as a JSON list."""
+    """The messages after them, as a JSON list."""
 
 
 @dataclass(slots=True)
 class Transcript:
-    """What a conversation held after a turn; it grows in place, so that a long one is cheap."""
+    """The conversation after a turn; it grows in place, so that a long one is cheap."""
 
     ids_T: list[int] = field(default_factory=list)
-    """Prompt and sampled ids."""
+    """Ids of prompt and reply."""
     messages: list[Message] = field(default_factory=list)
-    """The request's, and the reply."""
+    """Messages of the request, and the reply."""
     prompt_length: int = 0
-    """How many of the ids are the prompt."""
+    """Number of the ids that are the prompt."""
 
     def extend(
         self, ids: IdsDelta, sampled_ids_T: list[int], messages: MessagesDelta, reply: Message
     ) -> None:
-        """Go on to the turn that was stored with these differences from this one."""
+        """Extend it to the turn that was stored with these differences from this one."""
         patch_ids(self.ids_T, ids.shared, ids.own_ids, ids.runs)
         self.prompt_length = len(self.ids_T)
         self.ids_T += sampled_ids_T
@@ -70,7 +71,7 @@ class Transcript:
 
 
 def shared_prefix(old: Sequence[object], new: Sequence[object]) -> int:
-    """How many leading items are equal."""
+    """Number of leading items that are equal."""
     low, high = 0, min(len(old), len(new))
     if old[:high] == new[:high]:
         return high
@@ -84,7 +85,7 @@ def shared_prefix(old: Sequence[object], new: Sequence[object]) -> int:
 
 
 def shared_suffix(old: Sequence[object], new: Sequence[object]) -> int:
-    """How many trailing items are equal."""
+    """Number of trailing items that are equal."""
     return shared_prefix(old[::-1], new[::-1])
 
 
@@ -135,7 +136,7 @@ def _shared_runs(base: array[int], new: array[int], start: int) -> Iterator[tupl
 
 
 def _position_of(probe: array[int], id_bytes: bytes, start: int) -> int | None:
-    """Where the probe's ids stand first, from the id at `start` on."""
+    """Position of the first occurrence of the probe's ids from `start` on; None without one."""
     size, needle = probe.itemsize, probe.tobytes()
     offset = id_bytes.find(needle, start * size)
     while offset % size and offset > 0:
@@ -144,7 +145,7 @@ def _position_of(probe: array[int], id_bytes: bytes, start: int) -> int | None:
 
 
 def diff_messages(base: list[str], new: list[str]) -> MessagesDelta:
-    """Messages, each as its JSON text; texts are equal only when the messages are."""
+    """The difference of messages, each as its JSON text; texts are equal only when messages are."""
     base_at = prefix = shared_prefix(base, new)
     base_positions = {text: position for position, text in enumerate(base)}
     entries: list[str] = []
@@ -181,7 +182,7 @@ def patch_messages(messages: list[Message], shared: int, entries: Sequence[objec
 
 
 def _edit(base_text: str, text: str, at: int) -> str | None:
-    """The message as a change in the content of the base's; None where that saves little."""
+    """The message as an edit of the base's content; None where that saves little."""
     if min(len(base_text), len(text)) < _MIN_EDITED:
         return None
     base: Message = json.loads(base_text)
@@ -199,5 +200,5 @@ def _edit(base_text: str, text: str, at: int) -> str | None:
 
 
 def _without_content(message: Message) -> str:
-    """All but the content, in the message's own order."""
+    """The message without its content, in its own order."""
     return json.dumps({**message, "content": None})

@@ -31,10 +31,10 @@ MAX_TURNS = 256
 whose client has gone back further than this goes on as one that was edited."""
 MAX_KEYS = 262_144
 _INDEXED_TURNS = 32
-"""Newest turns of a session that a request without its id may go on from."""
+"""Newest turns of a session that a request without its id may continue."""
 _NODE_BYTES = 16
 _MESSAGE_BYTES = 8
-"""Only ever compared within one session."""
+"""Bytes of a digest that is only compared within one session."""
 _RECENT = 8
 """Messages, and replies, before a turn's own reply that its node remembers."""
 _MOST_LINES = 64
@@ -46,14 +46,14 @@ _SLICE = 2**16
 """Characters of a text that are split at once."""
 _in_order = json.JSONEncoder(sort_keys=True).encode
 _THINKING = re.compile(r"\A(?:\s*<think>)?(.*?)</think>", re.DOTALL)
-"""Some templates write the opening tag themselves, before the reply."""
+"""A thought; some templates write the opening tag themselves, before the reply."""
 
 
 # What a message says.
 
 
 def is_conversation(message: Message) -> bool:
-    """Not an instruction to the model."""
+    """Whether it is not an instruction to the model."""
     return message.get("role") not in ("system", "developer")
 
 
@@ -66,8 +66,8 @@ def plain_text(message: Message) -> str:
 
 
 def _one_spaced(text: str) -> str:
-    """With each white space as one space, none at the ends. A long text is split slice by slice:
-    no step of it keeps other threads waiting for long."""
+    """The text with each white space as one space, none at the ends. A long text is split slice by
+    slice: no step keeps other threads waiting for long."""
     if len(text) <= _SLICE:
         return " ".join(text.split())
     pieces: list[str] = []
@@ -89,7 +89,7 @@ def unthought(reply: str) -> str:
 
 
 def reasoning_of(message: Message) -> str:
-    """A reply's reasoning, wherever it stands."""
+    """A reply's reasoning, from any of its fields."""
     thinking = _THINKING.match(text_of(message))
     text = (message.get("reasoning_content") or "") + (thinking[1] if thinking else "")
     return " ".join(text.split())
@@ -101,13 +101,13 @@ def same_reply(returned: Message, reply: Message) -> bool:
 
 
 def is_part_of(returned: Message, reply: Message) -> bool:
-    """Whether a message is the beginning of a reply, as a client keeps what it had seen of it."""
+    """Whether a message is the beginning of a reply, which a client keeps of a broken one."""
     part = plain_text(returned)
     return bool(part) and not returned.get("tool_calls") and plain_text(reply).startswith(part)
 
 
 def message_digest(message: Message) -> bytes:
-    """Of what a message says."""
+    """Digest of a message's meaning."""
     parts = [message.get("role") or "", plain_text(message)]
     for call in message.get("tool_calls") or []:
         function = call.get("function") or {}
@@ -117,7 +117,7 @@ def message_digest(message: Message) -> bytes:
 
 
 def request_digest(kind: TurnKind, messages: Iterable[Message], fields: Json) -> bytes:
-    """Digest of all that makes two requests the same: `[kind, messages, fields]` as JSON."""
+    """Digest of everything that makes two requests the same: `[kind, messages, fields]` as JSON."""
     digest = blake2b(f"[{_in_order(kind)}, [".encode(), digest_size=_NODE_BYTES)
     for at, message in enumerate(messages):
         digest.update(f"{', ' * bool(at)}{_in_order(message)}".encode())
@@ -126,7 +126,7 @@ def request_digest(kind: TurnKind, messages: Iterable[Message], fields: Json) ->
 
 
 def _plain_arguments(arguments: object) -> str:
-    """Arguments in one spelling; what is no JSON stays text. Numbers as JavaScript has them."""
+    """Arguments in one spelling; invalid JSON stays text. Numbers as JavaScript writes them."""
     try:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
         return json.dumps(json.loads(text or "{}", parse_int=float), sort_keys=True)
@@ -146,7 +146,7 @@ class Branch:
 
     messages: list[Message]
     digests: list[bytes]
-    """Of each message."""
+    """Digest of each message."""
     nodes: list[bytes]
     """`nodes[n]` is the conversation of the first n messages; the root says whose it is."""
     replies: list[int]
@@ -154,7 +154,7 @@ class Branch:
 
     @classmethod
     def of(cls, messages: Iterable[Message], user: str = "") -> Branch:
-        """Of messages without transient blocks; `user`: whose they are, where the client says."""
+        """The branch of messages without transient blocks; `user`: whose they are, if known."""
         conversation = [message for message in messages if is_conversation(message)]
         digests = [message_digest(message) for message in conversation]
         nodes = [_hash(user, _NODE_BYTES)]
@@ -233,7 +233,7 @@ class Rendering:
 
 @dataclass(frozen=True, slots=True)
 class TurnNode:
-    """A turn's place in the graph; the store holds it beside the turn, as text."""
+    """A turn's place in the graph; the store keeps it as text beside the turn."""
 
     turn_id: int
     kind: TurnKind
@@ -256,13 +256,13 @@ class TurnNode:
     """The request's last message and the reply."""
     rendering: Rendering
     may_be_dropped: bool = False
-    """Its reply says nothing, or calls what no client can carry out: some leave it out."""
+    """Whether some clients leave its reply out: it is empty, or no client can carry it out."""
 
     @classmethod
     def of(
         cls, turn: Turn, branch: Branch, exact_request: bytes, rendered_ids_T: list[int]
     ) -> TurnNode:
-        """Of a turn that answers the request of the branch."""
+        """The node of a turn that answers the request of the branch."""
         reply_digest = message_digest(turn.reply)
         recent_replies = branch.replies_before(len(branch.messages))[-_RECENT:]
         return cls(
@@ -283,7 +283,7 @@ class TurnNode:
         )
 
     def to_text(self) -> str:
-        """For the store."""
+        """The node as text, for the store."""
         hashes = (
             self.exact_request, self.request, self.reply, self.reply_digest, self.recent,
             self.recent_replies, b"".join(self.parents), self.pair or b"", self.rendering.digest,
@@ -324,23 +324,23 @@ class TurnNode:
 
     @property
     def key(self) -> bytes:
-        """Key that the turns that go on from this one have among their parents."""
+        """The key by which turns that continue from this one list it among their parents."""
         return self.reply[:_MESSAGE_BYTES]
 
     @property
     def is_interrupted(self) -> bool:
-        """Its client left before the reply was whole."""
+        """Whether its client left before the reply was whole."""
         return self.finish_reason == INTERRUPTED
 
     def similarity(self, branch: Branch, position: int) -> tuple[int, int]:
-        """How many replies, and how many messages, before a position of the branch are those
+        """Number of replies, and of messages, before a position of the branch that also stand
         before this turn's own reply."""
         replies = _common_end(self.recent_replies, branch.replies_before(position))
         return replies, _common_end(self.recent, branch.digests[:position])
 
 
 def _ends_of_lines(text: str) -> list[int]:
-    """Where one of the last lines of a text begins."""
+    """Positions at which the last lines of a text begin."""
     if len(text) > _LONGEST_MERGED:
         return []
     ends = [at for at, character in enumerate(text) if character == "\n"][-_MOST_LINES:]
@@ -368,13 +368,12 @@ def _hash(text: str | bytes, size: int) -> bytes:
 # The turns of one session.
 
 NextState = tuple[TurnNode, list[Message]]
-"""A turn and what came back after its reply."""
+"""A turn and the messages that came after its reply."""
 
 
 @dataclass(slots=True)
 class TurnGraph:
-    """A session's newest turns: which of them does a request follow, which next states does it
-    bring?
+    """A session's newest turns: which one a request continues, and which next states it brings.
 
     A turn's next state is what stands in a later main request between our reply and the assistant's
     next message: a user's answer, or all tool results of parallel calls, in order. So:
@@ -395,14 +394,14 @@ class TurnGraph:
     """
 
     turns: list[TurnNode] = field(default_factory=list)
-    """Newest last."""
+    """Turns, newest last."""
     waiting: set[int] = field(default_factory=set)
     """Ids of turns without a next state."""
     delivered: set[int] = field(default_factory=set)
     """Ids of waiting turns whose replies have reached the client."""
 
     def add(self, turn: TurnNode) -> None:
-        """A turn was recorded; the oldest leaves when there are too many."""
+        """Add a recorded turn; the oldest leaves when there are too many."""
         self.turns.append(turn)
         self.waiting.add(turn.turn_id)
         for oldest in self.turns[:-MAX_TURNS]:
@@ -410,12 +409,12 @@ class TurnGraph:
         del self.turns[:-MAX_TURNS]
 
     def close(self, turn_id: int) -> None:
-        """The turn waits no more."""
+        """Mark a turn as waiting no more."""
         self.waiting.discard(turn_id)
         self.delivered.discard(turn_id)
 
     def clear(self) -> None:
-        """Nothing follows these turns any more."""
+        """Forget all turns: nothing follows them any more."""
         self.turns.clear()
         self.waiting.clear()
         self.delivered.clear()
@@ -425,7 +424,7 @@ class TurnGraph:
         return next((turn for turn in reversed(self.turns) if turn.kind == kind), None)
 
     def parent_of(self, branch: Branch) -> TurnNode | None:
-        """The turn that a request goes on from, word for word; the newest of equal ones."""
+        """The turn that a request continues word for word; the newest of equal ones."""
         if not branch.replies:
             return None
         node = branch.nodes[branch.replies[-1] + 1]
@@ -467,10 +466,10 @@ class TurnGraph:
         return [(newest, answer)] if answer and branch.digests[last] == newest.reply_digest else []
 
     def dropped_next_state(self, branch: Branch) -> list[NextState]:
-        """The next state of a turn whose reply the client has left out of its history, and said
-        something more: the newest one that waits and that clients do leave out.
+        """The next state of a turn whose reply the client has left out of its history before it
+        went on: the newest that waits and that clients do leave out.
 
-        The same request once more is a wish for another reply, and says nothing about this one.
+        The same request once more asks for another reply, and says nothing about this one.
         """
         dropped = {
             turn.request: turn
@@ -486,7 +485,7 @@ class TurnGraph:
         return list(islice(found, 1))
 
     def ancestors(self, turn: TurnNode) -> set[int]:
-        """Ids of the turns whose replies a turn stands on."""
+        """Ids of the turns that a turn's request builds on."""
         by_key = {node.key: node for node in self.turns}
         ancestor_ids: set[int] = set()
         unvisited = [turn]
@@ -518,7 +517,7 @@ class TurnGraph:
     def _most_similar(
         self, branch: Branch, replies: list[int], waiting: Collection[int]
     ) -> tuple[TurnNode, int] | None:
-        """The turn that the last of the replies that we ever gave belongs to, without its node."""
+        """The turn that produced the last of our replies, where no node fits."""
         for reply in reversed(replies):
             candidates = [turn for turn in self.turns if turn.reply_digest == branch.digests[reply]]
             if not candidates:
@@ -535,7 +534,7 @@ class TurnGraph:
         return None
 
     def _only_newest(self, similar: list[TurnNode], waiting: Collection[int]) -> list[TurnNode]:
-        """Of turns that nothing distinguishes, the one that is continued; none in doubt.
+        """The one of indistinguishable turns that is continued; none in doubt.
 
         It is the session's newest main turn and waits, and all others are its ancestors: a
         compacted history ends in the last reply, however often the same words came before.
@@ -557,10 +556,10 @@ def interrupted_before(branch: Branch, turns: Sequence[TurnNode]) -> list[TurnNo
 
 
 def _one_of_equal(turns: list[TurnNode], waiting: Collection[int]) -> TurnNode:
-    """Of turns with the same request and the same reply, one that has its next state already.
+    """From turns with the same request and the same reply, one that has its next state already.
 
-    Else the newest: the same request was made again and got the same reply. A request goes on from
-    one of them.
+    Else the newest: the same request was made again and got the same reply. A request continues one
+    of them.
     """
     return next((turn for turn in turns if turn.turn_id not in waiting), turns[-1])
 
@@ -574,11 +573,11 @@ _TURN, _REQUEST, _PAIR, _LEFT_OUT = b"t", b"r", b"p", b"d"
 class _IndexedSession:
     keys: deque[bytes] = field(default_factory=deque)
     last_use: int = 0
-    """Greater is later."""
+    """Use counter; greater is later."""
 
 
 class SessionIndex:
-    """Sessions by the nodes of their turns: who made this reply after these messages?
+    """Sessions by the nodes of their turns, to find the one that a request continues.
 
     Bounded, and forgetful by the session: the longest unused one leaves whole. Four kinds of keys
     lead to sessions: the node of a turn's reply, the node of its request, the pair of a reply with
@@ -597,11 +596,11 @@ class SessionIndex:
         return len(self._by_key)
 
     def add_request(self, session_id: str, branch: Branch) -> None:
-        """A request began a session; repeated before it is answered, it leads there."""
+        """Add the request that began a session; repeated before it is answered, it leads there."""
         self._put(session_id, _REQUEST + branch.leaf, True)
 
     def add_turn(self, session_id: str, turn: TurnNode, is_waiting: bool) -> None:
-        """A turn was recorded."""
+        """Add a recorded turn."""
         self._put(session_id, _REQUEST + turn.request, turn.is_interrupted)
         if turn.pair is not None:
             self._put(session_id, _PAIR + turn.pair, False)
@@ -610,7 +609,7 @@ class SessionIndex:
             self._put(session_id, _LEFT_OUT + turn.request, is_waiting)
 
     def set_answered(self, session_id: str, turn: TurnNode) -> None:
-        """A turn has its next state."""
+        """Mark a turn as having its next state."""
         for key in (_TURN + turn.reply, _LEFT_OUT + turn.request):
             sessions = self._by_key.get(key, {})
             if session_id in sessions:
@@ -624,7 +623,7 @@ class SessionIndex:
     def find(self, branch: Branch, *, claims: bool, is_retry: bool) -> str | None:
         """The session that a request belongs to; None for a new one.
 
-        With `claims` it answers the turn that it goes on from, so that the next request with the
+        With `claims` it answers the turn that it continues, so that the next request with the
         same history may be another person's.
         """
         session_id = self._find(branch, claims, is_retry)
@@ -653,7 +652,7 @@ class SessionIndex:
         return next(iter(with_pair)) if len(with_pair) == 1 else None
 
     def _with_dropped(self, branch: Branch) -> str | None:
-        """The one whose first reply was left out, and still waits for an answer."""
+        """The session whose first reply was left out, and still waits for an answer."""
         for node, _ in branch.without_reply():
             sessions = self._by_key.get(_LEFT_OUT + node, {})
             best = self._best({name: True for name, waits in sessions.items() if waits}, {})

@@ -30,33 +30,34 @@ class Segment:
     mask_T: list[bool]
     """True where the policy sampled the token in a trainable turn and its log-prob is known."""
     logprobs_T: list[float]
-    """0.0 where the mask is False."""
+    """Behaviour log-probs; 0.0 where the mask is False."""
     versions_T: list[int]
-    """-1 where the mask is False."""
+    """Weight version of each sampled token; -1 where the mask is False."""
     turns_T: list[int]
     """`Turn.index` of the turn that sampled each token; -1 where the mask is False."""
     turn_indices: list[int]
     """`Turn.index` of the turns inside, in order."""
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By `Turn.index`: where its sampled tokens begin, and how many they are."""
+    """Start and length of a turn's sampled tokens, by `Turn.index`."""
     pictures: tuple[str, ...] = ()
     """Hashes of the pictures in the ids, in their order."""
     picture_counts: dict[int, int] = field(default_factory=dict)
-    """By `Turn.index`: how many of them its prompt has; left out: none."""
+    """Number of pictures in a turn's prompt, by `Turn.index`; left out: none."""
     temperature: float | None = None
-    """Its sampled tokens were sampled at; None: the run's own."""
+    """Temperature of its sampled tokens; None: the run's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """The segments of one episode and how they came about."""
+    """The segments of one episode, with counts of merges and forks."""
 
     sequences: list[Segment]
     merged: int
     """Turns that extended the segment before them."""
     forks: Counter[ForkReason]
-    """Why turns did not: `retoken` the same reply in other ids, `template` the same conversation
-    rendered otherwise, `edited` another conversation, `temperature` sampled at another one."""
+    """Reasons of turns that did not: `retoken` the same reply in other ids, `template` the same
+    conversation rendered otherwise, `edited` another conversation, `temperature` sampled at another
+    one."""
 
 
 def merge_turns(turns: Sequence[Turn], decode: Decode | None = None) -> MergeResult:
@@ -90,14 +91,14 @@ class _GrowingSegment:
         """True where the policy sampled the token, also without a log-prob."""
         self.last = first
         self.has_trainable = False
-        """A turn inside is trained on, and its temperature is the segment's."""
+        """Whether a turn inside is trained on, so that its temperature is the segment's."""
 
     def is_extended_by(self, turn: Turn) -> bool:
         ids_T = self.segment.ids_T
         return self.fits_temperature(turn) and turn.prompt_ids_T[: len(ids_T)] == ids_T
 
     def fits_temperature(self, turn: Turn) -> bool:
-        """Whether one temperature holds for all that is trained on."""
+        """Whether one temperature fits everything that is trained on."""
         if turn.untrainable or not self.has_trainable:
             return True
         return turn.temperature == self.segment.temperature
@@ -139,7 +140,7 @@ def _where(mask_T: list[bool], values_T: list[T], otherwise: T) -> list[T]:
 
 
 def _fork_reason(growing: _GrowingSegment, turn: Turn, decode: Decode | None) -> ForkReason:
-    """Temperature and conversation first, then text, then the place of the first different id."""
+    """Why a turn is a fork: by temperature and conversation, then text, then first different id."""
     if not growing.fits_temperature(turn):
         return "temperature"
     prompt_T = turn.prompt_ids_T
@@ -156,7 +157,7 @@ def _fork_reason(growing: _GrowingSegment, turn: Turn, decode: Decode | None) ->
 
 
 def _continues(previous: Turn, messages: list[Message]) -> bool:
-    """Do the messages go on from the previous request and its reply?"""
+    """Whether the messages continue the previous request and its reply."""
     old = previous.messages
     if messages[: len(old)] != old:
         return False

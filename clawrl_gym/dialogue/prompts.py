@@ -1,4 +1,4 @@
-"""Prompt ids of a turn, such that they extend the turn before it whenever that can be proved.
+"""Prompt ids of a turn, which extend those of the turn before it whenever that can be proved.
 
 A reply rendered again may come out as other ids than those that were sampled, and the templates of
 thinking models leave earlier thoughts out: then no prompt would extend another, and what a thought
@@ -47,10 +47,10 @@ edited      it is another conversation, or a compacted one
 
 @dataclass(frozen=True, slots=True)
 class HistoryRule:
-    """How the policy's own earlier replies stand in its prompts."""
+    """Form of the policy's earlier replies in its prompts."""
 
     keeps_thoughts: bool = True
-    """As they were sampled, whatever client or template drop; else as the template writes them."""
+    """True: as they were sampled, whatever client or template drop; else as the template writes."""
     context: int | None = None
     """Tokens of a prompt with its reply; None: no prompt is ever too long."""
 
@@ -60,11 +60,11 @@ class HistoryRule:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the policy gets."""
+    """The policy's input for a turn."""
 
     ids_T: list[int]
     rendered_ids_T: list[int]
-    """The request as rendered afresh; the same list unless spliced."""
+    """The request as freshly rendered; the same list unless spliced."""
     fit: Fit
 
 
@@ -74,21 +74,21 @@ class PreviousTurn:
 
     turn: Turn
     rendering: Rendering
-    """Of its request, afresh."""
+    """Fresh rendering of its request."""
 
     @property
     def ids_T(self) -> list[int]:
-        """Its prompt and what was sampled."""
+        """Ids of its prompt and its reply."""
         return self.turn.prompt_ids_T + self.turn.sampled_ids_T
 
 
 def same_message(a: Message, b: Message) -> bool:
-    """Equal but for fields that say nothing: None, empty text, empty lists."""
+    """Whether two messages are equal but for empty fields: None, empty text, empty lists."""
     return {k: v for k, v in a.items() if v} == {k: v for k, v in b.items() if v}
 
 
 def says_the_same(a: Message, b: Message) -> bool:
-    """Equal, or a reply in another spelling, perhaps without its thoughts."""
+    """Whether they are equal, or one reply in two spellings, perhaps without its thoughts."""
     if a.get("role") == b.get("role") == "assistant":
         return same_reply(a, b)
     return same_message(a, b)
@@ -138,12 +138,12 @@ async def make_prompt(
 
 
 def without_thoughts(messages: list[Message]) -> list[Message]:
-    """The same conversation as if nobody had thought aloud."""
+    """The conversation without any thoughts."""
     return [_without_thoughts(message) for message in messages]
 
 
 def insert_addition(used_T: list[int], plain_T: list[int], extended_T: list[int]) -> list[int]:
-    """The ids that were used, with what tells `extended_T` from `plain_T` put in.
+    """Insert into the used ids whatever tells `extended_T` from `plain_T`.
 
     Both are renderings of the same request, one with words added. Where the used ids and the plain
     rendering agree neither before nor after the place of the addition, it cannot be found in the
@@ -167,16 +167,16 @@ _PROBES = ("a", "b")
 
 
 _HEADER = 3
-"""Ids before a reply by which its place is known."""
+"""Ids before a reply by which its position is found."""
 _OPENING = 6
 """Ids by which a template opens or skips a thought, at most."""
 _RESUMES = 6
-"""Equal ids by which a rendering is found to go on after a thought."""
+"""Equal ids by which a rendering is found to continue after a thought."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A request that goes on from a turn: what its rendering has after the turn's reply.
+    """A request that continues a turn: the part of its rendering after the turn's reply.
 
     Two other replies in its place show where a reply begins and ends, since all else is common to
     their renderings. What follows is trusted when the real rendering ends in the same ids (then it
@@ -188,7 +188,7 @@ class Continuation:
     body: ChatBody
     previous: PreviousTurn
     rendered_T: list[int]
-    """Of the request."""
+    """Rendering of the request."""
 
     async def after_reply(self, keeps_thoughts: bool) -> list[int] | None:
         """The end-of-reply token and all that follows; None when the past is rendered otherwise."""
@@ -200,7 +200,7 @@ class Continuation:
         return after_T
 
     async def _after_same_past(self, keeps_thoughts: bool) -> list[int] | None:
-        """Unless thoughts stay, the reply itself must be rendered as at a conversation's end."""
+        """The ids after the reply; unless thoughts stay, it must be rendered as at the end."""
         past = self.body["messages"][: self._reply_at]
         whole = [] if keeps_thoughts else [self.body["messages"][: self._reply_at + 1]]
         first_T, second_T, *ends = await self._render(*self._probed(past), *whole)
@@ -212,7 +212,8 @@ class Continuation:
         return tail_T if same_end else None
 
     async def _after_thoughtless_past(self) -> list[int] | None:
-        """The tools, and what else is rendered before the reply, must be as they were.
+        """The ids after the reply, where the tools and all else before it are rendered as they
+        were.
 
         Some templates write an empty thought where there is none, and leave that out later.
         """
@@ -246,7 +247,7 @@ class Continuation:
 
 
 def _around(first_T: list[int], second_T: list[int]) -> tuple[int, list[int]]:
-    """Where two renderings begin to differ, and what they have in common after that."""
+    """Position at which two renderings begin to differ, and their common rest after that."""
     start = shared_prefix(first_T, second_T)
     length = shared_suffix(first_T[start:], second_T[start:])
     return start, first_T[len(first_T) - length :]

@@ -44,7 +44,7 @@ MOST = 8
 
 @dataclass(frozen=True, slots=True)
 class EvaluationComparison:
-    """What was compared, and where it was written."""
+    """The results of a comparison, and the files they were written to."""
 
     results: tuple[EvaluationResult, ...]
     pairs: tuple[Pair, ...]
@@ -60,7 +60,7 @@ class EvaluationComparison:
         return [pair.sentence(self.names) for pair in self.pairs]
 
     def summary(self) -> str:
-        """In a few lines."""
+        """The result in a few lines."""
         figures = [
             f"{self.names[one.folder]:<32} {in_words(one.success)}, n = {len(one.measured)}"
             + "".join(f", {name} {estimate_words(own)}" for name, own in rewards_of(one))

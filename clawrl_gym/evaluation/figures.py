@@ -1,4 +1,4 @@
-"""What an evaluation measured: shares with intervals, cost, and every task's own result.
+"""Results of an evaluation: shares with intervals, cost, and every task's own result.
 
 Success is of greedy episodes, one a task, with Wilson's interval; pass@k is the mean over tasks of
 the unbiased estimate from each task's samples, resampled over tasks. Tasks and samples that
@@ -27,12 +27,12 @@ from clawrl_gym.evaluation.settings import EVALUATION_FILE, Settings, read_setti
 from clawrl_gym.rollout.floors import RewardFloors
 
 _KEPT_SAMPLES = 4
-"""Of a task, solved and failed ones each: those whose transcripts are shown."""
+"""Samples of a task, solved and failed ones each, whose transcripts are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What attempts took, those that were lost included."""
+    """Cost of attempts, including those that were lost."""
 
     attempts: int = 0
     answers: int = 0
@@ -41,7 +41,7 @@ class Cost:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
-    """Of all attempts, one after another; many run at a time."""
+    """Sum over all attempts in seconds; many run at a time."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -76,7 +76,7 @@ class TaskResult:
     samples: dict[int, Episode] = field(default_factory=dict)
     """The graded ones, without what was said."""
     shown: list[Attempt] = field(default_factory=list)
-    """Some of the samples, with what was said."""
+    """Some of the samples, with their transcripts."""
     lost: int = 0
     """Attempts that infrastructure ended."""
     why_lost: str | None = None
@@ -100,7 +100,7 @@ class TaskResult:
 
     @property
     def solved(self) -> bool:
-        """By the greedy episode."""
+        """Whether the greedy episode solved it."""
         return self.greedy is not None and self.greedy.episode.success
 
     @property
@@ -113,7 +113,7 @@ class TaskResult:
         return [*([self.greedy.episode] if self.greedy else []), *self.samples.values()]
 
     def rewards(self, kind: RewardKind, floors: RewardFloors) -> list[float] | None:
-        """What its episodes of a kind earned; None where that is not known."""
+        """Rewards of its episodes of a kind; None where they are not known."""
         greedy = [self.greedy.episode] if self.greedy else []
         settled = floors.settled(greedy if kind == "reward" else list(self.samples.values()))
         return (
@@ -121,12 +121,12 @@ class TaskResult:
         )
 
     def pass_at(self, k: int) -> float | None:
-        """None where fewer than k samples are left."""
+        """pass@k; None where fewer than k samples are left."""
         n = len(self.samples)
         return pass_at_k(n, self.solved_samples, k) if n >= k else None
 
     def add(self, attempt: Attempt) -> None:
-        """Of two graded ones of the same sample the later counts."""
+        """Add an attempt; the later of two graded ones of the same sample counts."""
         self.cost += cost_of(attempt)
         answers = attempt.episode.transcript.answers if attempt.episode.transcript else []
         self.versions |= {answer.version for answer in answers if answer.version is not None}
@@ -149,7 +149,7 @@ class EvaluationResult:
     folder: Path
     settings: Settings
     tasks: tuple[TaskResult, ...]
-    """Those that were tried, by name."""
+    """The tasks that were tried, by name."""
     is_complete: bool
 
     @property
@@ -162,7 +162,7 @@ class EvaluationResult:
 
     @property
     def policy(self) -> str:
-        """What was measured, in words."""
+        """Name of the measured policy, for people."""
         config = self.settings.config
         url = leaf(config, "endpoint.base_url")
         if url is None:
@@ -171,7 +171,7 @@ class EvaluationResult:
 
     @property
     def measured(self) -> list[TaskResult]:
-        """Those with a greedy episode."""
+        """Tasks with a greedy episode."""
         return [task for task in self.tasks if task.greedy is not None]
 
     @property
@@ -209,12 +209,12 @@ class EvaluationResult:
 
     @property
     def samples(self) -> int:
-        """That each task was to have."""
+        """Samples that each task was to have."""
         return self.settings.samples
 
     @property
     def success(self) -> Estimate:
-        """With lost tasks in its interval, from all failed to all solved."""
+        """Success, with lost tasks in its interval, from all failed to all solved."""
         return success_of(self.measured, len(self.lost))
 
     @property
@@ -250,7 +250,7 @@ class EvaluationResult:
 
     @property
     def reward(self) -> Estimate:
-        """Of greedy episodes."""
+        """Mean reward of greedy episodes."""
         return reward_of(list(self.rewards().values()))
 
     @property
@@ -262,7 +262,7 @@ class EvaluationResult:
 
     @property
     def sampled_reward(self) -> Estimate:
-        """Of samples, the mean over tasks."""
+        """Mean reward of samples, as the mean over tasks."""
         return reward_of(list(self.rewards("sampled_reward").values()))
 
     def families(self) -> dict[str, list[TaskResult]]:
@@ -271,21 +271,21 @@ class EvaluationResult:
         return {name: [task for task in self.measured if task.family == name] for name in names}
 
     def scores(self) -> dict[str, Estimate]:
-        """What else the environment measured, over the greedy episodes that have it."""
+        """Other scores of the environment, over the greedy episodes that have them."""
         own = [task.greedy.episode.scores for task in self.measured if task.greedy]
         names = sorted({name for one in own for name in one})
         return {name: mean_of([one[name] for one in own if name in one]) for name in names}
 
 
 def floors_of(results: Sequence[EvaluationResult]) -> RewardFloors:
-    """What rewards the episodes of evaluations of one environment have shown."""
+    """Reward floors from all episodes of evaluations of one environment."""
     floors = RewardFloors()
     floors.settled([one for result in results for task in result.tasks for one in task.graded])
     return floors
 
 
 def success_of(tasks: Sequence[TaskResult], lost: int = 0) -> Estimate:
-    """Of tasks with a greedy episode."""
+    """Success of tasks with a greedy episode."""
     estimate = share_of([task.solved for task in tasks])
     if not lost:
         return estimate
@@ -299,7 +299,7 @@ def pass_of(tasks: Iterable[TaskResult], k: int) -> Estimate:
 
 
 def read_result(folder: Path) -> EvaluationResult:
-    """Raises ConfigError where there is no evaluation, or it cannot be read."""
+    """Read an evaluation. Raises ConfigError where there is none, or it cannot be read."""
     settings = read_settings(folder)
     return EvaluationResult(
         folder, settings, tasks_of(each_attempt(folder)), (folder / EVALUATION_FILE).exists()

@@ -114,7 +114,7 @@ def sentence_of(result: EvaluationResult) -> str:
 
 
 def warning_of(result: EvaluationResult) -> str | None:
-    """What a reader must know of the figures; None when nothing."""
+    """A warning that a reader of the figures needs; None without one."""
     parts = []
     if not result.is_complete:
         missing = f"{result.waiting} of {result.settings.episodes} episodes are missing"
@@ -206,7 +206,7 @@ def attempt_title(attempt: Attempt) -> str:
 
 
 def attempt_outcome(attempt: Attempt) -> str:
-    """How it ended, in words."""
+    """The end of an attempt, in words."""
     episode = attempt.episode
     words = [
         f"reward {number(episode.reward)}", episode.stop_reason.value,

@@ -51,7 +51,7 @@ class Pair:
         return difference
 
     def reward(self, kind: RewardKind = "reward") -> Difference | None:
-        """Of mean rewards, both by the same floors; None where they are not known."""
+        """Difference of mean rewards, both by the same floors; None where they are not known."""
         floors = floors_of([self.before, self.after])
         before, after = (one.rewards(kind, floors) for one in (self.before, self.after))
         names = {key: repr(key) for key in before.keys() | after.keys()}
@@ -71,7 +71,7 @@ class Pair:
         return [Flip(a, b) for a, b in self.tasks if a.solved and not b.solved]
 
     def passes(self) -> dict[int, Difference]:
-        """Of pass@k, for each k that both have samples for."""
+        """Difference of pass@k, for each k that both have samples for."""
         differences = {}
         for k in sorted(set(self.before.ks) & set(self.after.ks)):
             rates = [(a.pass_at(k), b.pass_at(k)) for a, b in self.tasks]
@@ -82,7 +82,7 @@ class Pair:
         return differences
 
     def sentence(self, names: dict[Path, str]) -> str:
-        """What was found, in one line."""
+        """The result in one line."""
         first, second = names[self.before.folder], names[self.after.folder]
         n, difference = len(self.tasks), self.success
         spread = f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
@@ -132,7 +132,7 @@ def names_of(results: Sequence[EvaluationResult]) -> dict[Path, str]:
 
 
 def setting_differences(results: Sequence[EvaluationResult]) -> list[tuple[str, list[str]]]:
-    """What beside the policy was not the same: the key, and the value of each."""
+    """Settings beside the policy that differ: the key, and the value of each."""
     settings = [dict(deciding(result.settings.config)) for result in results]
     keys = sorted({key for one in settings for key in one if not key.startswith(_OF_THE_POLICY)})
     rows = [(key, [str(one.get(key, "-")) for one in settings]) for key in keys]

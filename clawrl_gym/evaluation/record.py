@@ -32,7 +32,7 @@ from clawrl_gym.evaluation.settings import (
 EPISODES_FILE = "episodes.jsonl"
 LOCK_FILE = "evaluation.lock"
 _SILENT_ATTEMPTS = 8
-"""So many attempts in a row that the policy failed end the evaluation: it is not there any more."""
+"""Attempts in a row without an answer that end the evaluation: the policy is gone."""
 _NOT_KEPT = ("group_id", "notice", "is_reported", "task", "transcript", "replaced")
 
 Key = tuple[str | None, int, str, int | None]
@@ -100,7 +100,7 @@ class EvaluationRecord:
     def open(
         cls, folder: Path, settings: Settings, say: Callable[[str], None] = lambda _: None
     ) -> Self:
-        """Begin an evaluation in a folder, or go on with the one that is there.
+        """Begin an evaluation in a folder, or resume the one that is there.
 
         Raises StoreError when another process writes there, ConfigError when the evaluation there
         is of something else.
@@ -153,16 +153,16 @@ class EvaluationRecord:
             if self._silent >= _SILENT_ATTEMPTS:
                 raise PolicyError(
                     f"the policy failed {self._silent} attempts in a row, the last: "
-                    f"{episode.error}; {self.progress}, the same command goes on with the others"
+                    f"{episode.error}; {self.progress}, the same command continues with the others"
                 )
 
     @property
     def progress(self) -> str:
-        """In words."""
+        """Progress in words."""
         return f"{self.graded_episodes} of {self.settings.episodes} episodes are graded"
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close it; idempotent."""
         self._lines.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -185,7 +185,7 @@ def check_folder(folder: Path, settings: Settings) -> Settings | None:
 
 
 def check_free(folder: Path) -> None:
-    """Raises ConfigError while another process evaluates there."""
+    """Raise ConfigError while another process evaluates there."""
     owner = holder_of(folder, LOCK_FILE)
     if owner is not None:
         raise ConfigError(in_use(folder, owner))
@@ -205,7 +205,7 @@ def unfinished(root: Path, pattern: str, settings: Settings) -> Path | None:
 
 
 def _news(begun: Settings, now: Settings) -> Iterator[str]:
-    """What is not as it was and does not forbid to go on."""
+    """Changes since the start that do not prevent resuming."""
     move = begun.moves(now)
     if move:
         yield move

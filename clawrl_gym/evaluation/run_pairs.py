@@ -19,7 +19,7 @@ from clawrl_gym.evaluation.settings import SETTINGS_FILE
 from clawrl_gym.ui.text import number, reward_change
 
 Scores = Mapping[int, Mapping[str, float]]
-"""By the updates before an evaluation, and by task."""
+"""Scores by the number of updates before an evaluation, and by task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class MeasurePair:
     """Means of the first and of the last evaluation, over the tasks that both runs end with."""
     control: tuple[float, float]
     difference: Difference
-    """What the run ended with, less what the control did."""
+    """The run's final result, less the control's."""
 
     def line(self, run: str, control: str) -> str:
         """For people."""
@@ -112,7 +112,7 @@ def _measures(folder: Path) -> dict[str, Scores]:
 
 
 def _measure_pair(name: str, run: Scores, control: Scores) -> MeasurePair | None:
-    """None where the last evaluations have no task in common."""
+    """Compare a run with its control; None where the last evaluations have no task in common."""
     if not run or not control:
         return None
     ours, theirs = run[max(run)], control[max(control)]

@@ -1,7 +1,7 @@
-"""What an evaluation is of, in `evaluation.yaml`: only what is the same is gone on with.
+"""Settings of an evaluation, in `evaluation.yaml`: only an evaluation of the same can be resumed.
 
-What may change between two starts is how fast and where it is asked, never what: tasks and samples
-may become more, the server may move, its key may be another one.
+Speed and addresses may change between two starts, never what is measured: tasks and samples may
+become more, the server may move, its key may be another one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAY_CHANGE = (
 )  # fmt: skip
 """Keys, and parts of the configuration, that say nothing about what is measured."""
 _DECIDES = ("rollout.episode_timeout_s", "policy.request_timeout_s")
-"""Those that do, whatever part they are in."""
+"""Keys that decide, whatever part they are in."""
 _EDGE_BYTES = 1 << 20
 
 
@@ -44,20 +44,20 @@ class Settings:
     """The content of the file."""
 
     config: dict[str, object]
-    """Of the newest start, without keys that are secrets."""
+    """Configuration of the newest start, without secret keys."""
     weights: str | None
     """A mark of the weights; None of a server elsewhere."""
     tasks: int
-    """That are measured, once each."""
+    """Tasks that are measured, once each."""
     samples: int
-    """Of each task, beside."""
+    """Number of samples of each task, beside the greedy episode."""
     starts: tuple[Start, ...] = ()
     regraded_from: str | None = None
     """The folder whose episodes were graded again; None of an evaluation of its own."""
 
     @property
     def episodes(self) -> int:
-        """How many there are when it is complete."""
+        """Number of episodes when it is complete."""
         return self.tasks * (1 + self.samples)
 
     def differences(self, other: Settings) -> Iterator[str]:
@@ -71,17 +71,17 @@ class Settings:
             yield f"the weights in {model} are not those that were measured"
 
     def moves(self, other: Settings) -> str | None:
-        """That the server is at another address now; None where it is not."""
+        """A message that the server is at another address now; None where it is not."""
         was, now = (leaf(one.config, "endpoint.base_url") for one in (self, other))
         if was == now:
             return None
-        return f"endpoint.base_url was {was}, is {now}: taken for the same server"
+        return f"endpoint.base_url was {was}, is {now}: treated as the same server"
 
 
 def settings_of(
     config: EvaluateConfig, tasks: int, model: Path | None, regraded_from: str | None = None
 ) -> Settings:
-    """Of an evaluation that begins; `model` is the folder whose weights are measured."""
+    """Settings of a new evaluation; `model` is the folder whose weights are measured."""
     values = hidden(config.model_dump(mode="json"))
     mark = None if model is None or config.endpoint.base_url else mark_of(model)
     samples = config.eval.samples_per_task
@@ -89,7 +89,7 @@ def settings_of(
 
 
 def read_settings(folder: Path) -> Settings:
-    """Raises ConfigError where there is none, or it cannot be read."""
+    """Read the settings. Raises ConfigError where there are none, or they cannot be read."""
     path = folder / SETTINGS_FILE
     if not path.is_file():
         missing = "" if folder.exists() else ", there is no such folder"
@@ -108,13 +108,13 @@ def read_settings(folder: Path) -> Settings:
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
-    """In one step. Raises OSError."""
+    """Write the settings in one step. Raises OSError."""
     values = {**asdict(settings), "starts": list(settings.starts)}
     replace_text(folder / SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False))
 
 
 def continued(before: Settings, now: Settings) -> Settings:
-    """The same evaluation, started once more. Raises ConfigError when it is not the same."""
+    """The settings to resume with. Raises ConfigError when it is not the same evaluation."""
     differences = list(before.differences(now))
     if differences:
         raise ConfigError(
@@ -131,7 +131,7 @@ def continued(before: Settings, now: Settings) -> Settings:
 
 
 def mark_of(model: Path) -> str:
-    """Which weights a folder holds: of each file its size, its beginning and its end.
+    """Fingerprint of a folder's weights: of each file its size, its beginning and its end.
 
     Raises ConfigError when they cannot be read.
     """
@@ -150,7 +150,7 @@ def mark_of(model: Path) -> str:
 
 
 def deciding(config: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """What two starts of an evaluation must have in common."""
+    """Settings that two starts of an evaluation must have in common."""
     elsewhere = leaf(config, "endpoint.base_url") is not None
     whole = EvaluateConfig.of(config).model_dump(mode="json")
     for key, value in leaves(whole):

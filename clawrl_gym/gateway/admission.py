@@ -1,4 +1,4 @@
-"""Who may come in: the key, how many at once, how often, how large and how slow a body.
+"""Admission of requests: the key, how many at once, how often, how large and how slow a body.
 
 Training and weight swaps are no reason here: only the clients' own load is refused.
 """
@@ -30,7 +30,7 @@ _BURST_S = 5.0
 
 
 def check_key(config: GatewayConfig) -> None:
-    """Raises ConfigError when it would listen to the network without a key of the user's."""
+    """Raise ConfigError when it would listen to the network without a key of the user's."""
     if not config.key and not is_loopback(config.host):
         raise ConfigError(
             f"got gateway.host={config.host!r} and no gateway.key, expected a key for a host "
@@ -86,7 +86,7 @@ class Admission:
         return scheme.lower() == "bearer" and matches
 
     def caller(self, request: web.Request) -> str | None:
-        """Whose key it brings: the OWNER's, a user's, or None for a stranger."""
+        """The user whose key it brings: the OWNER, a user, or None for a stranger."""
         if self.has_key(request):
             return OWNER
         scheme, _, key = request.headers.get("Authorization", "").partition(" ")
@@ -96,7 +96,7 @@ class Admission:
         return None if user is None else user.name
 
     def check_key(self, request: web.Request) -> str:
-        """Who asks; OWNER also for a stranger who wants no more than to know whether it is ready.
+        """The user who asks; OWNER also for a stranger who only wants to know whether it is ready.
 
         Raises Refusal for any other stranger.
         """
@@ -106,26 +106,26 @@ class Admission:
         return OWNER if caller is None else caller
 
     def check_user(self, user: str) -> None:
-        """Raises Refusal for somebody who was removed since they came in."""
+        """Raise Refusal for somebody who was removed since they came in."""
         if user != OWNER and (self._users is None or self._users.get(user) is None):
             raise _invalid_key()
 
     def check_load(self, inside: int, user: str = OWNER, inside_of_user: int = 0) -> None:
-        """Raises Refusal when as many requests as may be are inside already: of all (503), or of
-        one user (429)."""
+        """Raise Refusal when as many requests as may be are inside already: of all (503), or of one
+        user (429)."""
         limit = self._config.max_waiting
         if inside > limit:
-            raise Refusal(503, f"{limit} requests are inside already", "overloaded")
+            raise Refusal(503, f"{limit} requests are in progress already", "overloaded")
         limit = self._config.max_waiting_per_user
         if user != OWNER and inside_of_user > limit:
             raise Refusal(
                 429,
-                f"{limit} requests of yours are inside already: wait for one",
+                f"{limit} of your requests are in progress already: wait for one",
                 "user_overloaded",
             )
 
     def check_rate(self, user: str) -> None:
-        """Raises Refusal (429) when somebody's requests for replies come faster than allowed."""
+        """Raise Refusal (429) when somebody's requests for replies come faster than allowed."""
         rate = self._config.max_requests_per_s
         if rate is None:
             return
@@ -152,7 +152,7 @@ class Admission:
         return await self.body_of(request, self._limit.most_bytes, self._limit.refusal)
 
     def check_size(self, body: bytes) -> None:
-        """Raises Refusal for a body of JSON that is too large to be read."""
+        """Raise Refusal for a body of JSON that is too large to be read."""
         if len(body) > self._limit.most_bytes:
             raise self._limit.refusal()
 
@@ -200,7 +200,7 @@ def _invalid_key() -> Refusal:
 
 
 def retry_after(wait_s: float) -> str:
-    """As the header says it: whole seconds, at least one."""
+    """The header's value: whole seconds, at least one."""
     return str(max(1, math.ceil(wait_s)))
 
 

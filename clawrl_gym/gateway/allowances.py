@@ -1,8 +1,8 @@
-"""How often one user may do what moves shared weights or costs everybody: feedback, new sessions,
+"""Limits on one user's actions that move shared weights or cost everybody: feedback, new sessions,
 deletions. The owner has no such limit.
 
 Counts are kept in a file of their own, every few seconds and at the end: neither a restart nor
-deleted sessions bring an allowance back.
+deleted sessions reset an allowance.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WORDS: dict[Limit, str] = {
 
 
 class Allowances:
-    """What each user has left."""
+    """The rest of each user's allowances."""
 
     def __init__(
         self,

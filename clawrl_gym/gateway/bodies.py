@@ -27,9 +27,9 @@ from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import ChatRequest, CompletionRequest
 
 LARGE_BODY_BYTES = 64 * 2**10
-"""From this size on a body is read elsewhere; one of this size takes about 2 ms."""
+"""Size from which a body is read elsewhere; one of this size takes about 2 ms."""
 _ROOM_BYTES = 2**20
-"""What a body may hold that no prompt has: unknown fields, thoughts that the template drops."""
+"""Bytes of a body beyond its prompt: unknown fields, thoughts that the template drops."""
 _END_S = 2.0
 _MAIN = "from clawrl_gym.gateway.body_process import main; main()"
 """Not `-m`: what is pickled there must not be of a module that is called `__main__`."""
@@ -138,8 +138,8 @@ class _ReaderProcess:
         self._process: Process | None = None
 
     async def read(self, what: str, raw: bytes, sender: Sender) -> Any:
-        """What a `RequestReader` makes of it. Not left before the answer is here, so that the next
-        one is of the next body."""
+        """The result of a `RequestReader`. Not left before the answer is here, so that the next one
+        is for the next body."""
         asked = asyncio.ensure_future(self._asked((what, sender), raw))
         try:
             answer = await asyncio.shield(asked)
@@ -151,7 +151,7 @@ class _ReaderProcess:
         return answer
 
     async def _asked(self, head: tuple[str, Sender], raw: bytes) -> Any:
-        """Asks a process that died meanwhile no more, and the next one once."""
+        """Stops asking a process that died meanwhile, and asks the next one once."""
         async with self._lock:
             for is_last in (False, True):
                 try:

@@ -39,7 +39,7 @@ def framed(content: bytes) -> list[bytes]:
 
 
 def _next_frame(stream: IO[bytes]) -> bytes | None:
-    """None at the end."""
+    """The next frame; None at the end."""
     size = stream.read(SIZE_BYTES)
     return stream.read(int.from_bytes(size)) if len(size) == SIZE_BYTES else None
 
@@ -56,7 +56,7 @@ def _answer(reader: RequestReader, head: bytes, raw: bytes) -> object:
 
 
 def main() -> None:
-    """Until its input ends."""
+    """Answer frames until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the gateway says when it is over
     os.nice(_NICER)
     gc.disable()  # what a body is made of is freed by counting references

@@ -41,7 +41,7 @@ class _Counted:
 
 
 class Border:
-    """Who comes in, and what goes out when something fails."""
+    """Admission of requests, and the answers to failures."""
 
     def __init__(self, admission: Admission, stats: GatewayStats) -> None:
         self._admission = admission
@@ -97,7 +97,7 @@ class Border:
                 return counted.status, refused
 
     async def turn_out(self, user: str) -> None:
-        """End all requests of a user whose key opens nothing any more."""
+        """End all requests of a user whose key no longer opens anything."""
         while requests := self._of_users.get(user):
             for request in requests:
                 if not request.expired():

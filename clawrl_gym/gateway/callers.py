@@ -1,4 +1,4 @@
-"""Who sent a request, and whose session it names.
+"""The sender of a request, and the owner of the session it names.
 
 The owner's key opens everything; a user's only what is in `USER_ROUTES`, and there only what is
 theirs: of anybody else's session a user learns no more than that they have none of that name. A
@@ -25,7 +25,7 @@ USER_ROUTES = frozenset(
            ("GET", "/v1/models"), ("GET", "/v1/models/{model}"), ("POST", "/v1/chat/completions"),
            ("POST", "/v1/completions"), ("POST", "/v1/feedback"))]
 )  # fmt: skip
-"""By method and pattern; also what does not exist is answered alike to everybody."""
+"""Routes by method and pattern; missing things are answered alike to everybody."""
 _CALLER = web.RequestKey("caller", str)
 
 
@@ -40,7 +40,7 @@ def caller_of(request: web.Request) -> str:
 
 
 def check_route(request: web.Request, user: str) -> None:
-    """Raises Refusal (403) for what only the owner may do."""
+    """Raise Refusal (403) for what only the owner may do."""
     resource = request.match_info.route.resource
     if user == OWNER or resource is None:
         return
@@ -66,7 +66,7 @@ def named_session(request: web.Request, name: str | None = None) -> str:
 
 
 def asked_user(request: web.Request) -> str | None:
-    """Whom `?user=` names; None when it is not there."""
+    """The user that `?user=` names; None without it."""
     name = request.query.get("user")
     return None if name is None else user_named(name)
 

@@ -1,7 +1,7 @@
 """The two APIs of replies: POST /v1/chat/completions and POST /v1/completions.
 
 Both find the session, have a turn made and send it in their own form, streamed or whole. A plain
-completion is no part of a conversation: it is a side turn.
+completion is not part of a conversation: it is a side turn.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReplyFormat:
-    """How one of the APIs words a reply."""
+    """The wording of a reply in one of the APIs."""
 
     whole_object: str
-    """What the API calls a reply."""
+    """The API's name for a reply."""
     chunk_object: str
     id_prefix: str
     opening: Mapping[str, object]
-    """Of a stream's first choice."""
+    """Fields of a stream's first choice."""
     ending: Mapping[str, object]
-    """Of a stream's last choice."""
+    """Fields of a stream's last choice."""
     reply: Callable[[Turn], Mapping[str, object]]
-    """Of the choice of a whole reply."""
+    """Fields of the choice of a whole reply."""
     delta: Callable[[Delta], str]
     """JSON text of a choice in between, which is made for every token."""
 
@@ -135,7 +135,7 @@ class Chunks:
         return not self._opening
 
     def piece(self, delta: Delta) -> bytes:
-        """What a delta adds; the only event that is made again and again."""
+        """The event of a delta; the only event that is made again and again."""
         opening, self._opening = self._opening, b""
         return opening + f"{self._before}{self._format.delta(delta)}{self._after}".encode()
 
@@ -164,7 +164,7 @@ def usage_of(turn: Turn) -> Usage:
 
 
 def finish_reason_of(turn: Turn) -> str:
-    """In OpenAI's words."""
+    """The finish reason in OpenAI's words."""
     has_calls = bool(turn.reply.get("tool_calls")) and turn.finish_reason == "stop"
     return "tool_calls" if has_calls else turn.finish_reason
 
@@ -217,7 +217,7 @@ class Completions:
         """Fields without effect that the log has named."""
 
     def check_model(self, name: str | None) -> None:
-        """Raises Refusal (404) for a model that is not served; None means the one."""
+        """Raise Refusal (404) for a model that is not served; None means the one."""
         if name is not None and name not in (ALIAS, self._model_name):
             wrong = f"got model {name[:100]!r}, expected {self._model_name!r}"
             raise Refusal(404, wrong, "model_not_found", "model")
@@ -232,7 +232,7 @@ class Completions:
             return await self._answer(request, call)
 
     async def linked(self, request: LinkedRequest) -> Json:
-        """The same for a session on a worker's link; its reply is whole."""
+        """Complete a request from a session on a worker's link; its reply is whole."""
         began_s = time.perf_counter()
         self._admission.check_rate(OWNER)
         self._admission.check_size(request.body)
@@ -270,14 +270,14 @@ class Completions:
         return raw, Origin(user, request.match_info.get("id"), request.headers)
 
     def _check(self, model: str | None, names: Sequence[str]) -> None:
-        """Raises Refusal (404) for another model. What has no effect is counted, and the log says
-        it once of each name."""
+        """Raise Refusal (404) for another model. What has no effect is counted, and the log says it
+        once of each name."""
         self.check_model(model)
         self._turns.stats.unread += len(names)
         for name in names:
             if name not in self._named and len(self._named) < _MOST_NAMED:
                 self._named.add(name)
-                _log.warning("a request has %a, which has no effect; said once", name[:100])
+                _log.warning("a request has %a, which has no effect (logged once)", name[:100])
 
     @asynccontextmanager
     async def _chat_call(

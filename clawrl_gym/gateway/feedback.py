@@ -37,7 +37,7 @@ class FeedbackRequest(Fields):
     thumb: Literal["up", "down"] | None = None
     score: float | None = Field(None, ge=-1, le=1)
     text: str | None = Field(None, min_length=1, max_length=_LONGEST_TEXT)
-    """What the reply should have been; without thumb or score it says that the reply was wrong."""
+    """The right reply; without thumb or score it says that the reply was wrong."""
 
     @model_validator(mode="after")
     def _one_opinion(self) -> FeedbackRequest:
@@ -48,7 +48,7 @@ class FeedbackRequest(Fields):
         return self
 
     def reward(self) -> float:
-        """In [-1, 1]."""
+        """The reward, in [-1, 1]."""
         if self.score is not None:
             return self.score
         return 1.0 if self.thumb == "up" else -1.0

@@ -21,9 +21,9 @@ from clawrl_gym.gateway.requests import session_id_of
 from clawrl_gym.store import Store
 
 MOST_BYTES = 4 << 20
-"""Of one film."""
+"""Most bytes of one film."""
 _MOST_OF_ALL_BYTES = 1 << 30
-"""Of all films of a run together."""
+"""Most bytes of all films of a run together."""
 _JUST_ENDED_S = 600.0
 _JPEG_START, _JPEG_END = b"\xff\xd8\xff", b"\xff\xd9"
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Films:
         self._on_film = on_film
         self._most_bytes = most_bytes
         self._bytes: int | None = None
-        """Of all films; None until they have been counted."""
+        """Bytes of all films; None until they have been counted."""
         self._one_at_a_time = asyncio.Lock()
 
     async def post(self, request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The HTTP server's own errors, as OpenAI errors too: what is no HTTP, and what escaped a handler.
+"""The HTTP server's own errors, as OpenAI errors too: what is not HTTP, and what escaped a handler.
 
 aiohttp answers these before or after any middleware, in several lines of plain text, and logs each
 with its traceback. A stranger could fill the log that way.
@@ -56,7 +56,7 @@ class _Connection(web.RequestHandler):
     answer: Answer
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """What a client sends that cannot be read is no failure of ours."""
+        """Log an exception, unless a client sent an unreadable request."""
         if not isinstance(kwargs.get("exc_info"), HttpProcessingError | web.RequestPayloadError):
             super().log_exception(*args, **kwargs)
 
@@ -83,7 +83,7 @@ class _Connection(web.RequestHandler):
 def _reason(message: str) -> str:
     """Without what aiohttp quotes below its first line, and without its advice to who serves."""
     first = message.strip().partition("\n")[0].partition(". ")[0].rstrip(":")
-    return f"the request is no HTTP that can be read: {first[:_MOST_CHARS]}"
+    return f"the request is not valid HTTP: {first[:_MOST_CHARS]}"
 
 
 def _refusing(handle: _Handle, answer: Answer) -> _Handle:

@@ -1,4 +1,4 @@
-"""Which session does a request belong to, and is it a turn of the conversation?
+"""The session of a request, and whether it is a turn of the conversation.
 
 Session, in this order: the path, the header `X-Session-Id`, the body (`session_id`, or `session_id`
 in its `metadata`), a line that the client writes into its first message (`live.runtime_session`),
@@ -50,30 +50,30 @@ _NOT_COMPARED = ("messages", "stream", "stream_options", "session_done")
 WINDOW = 16_384
 """Characters of a message's beginning, and of its end, in which expressions are looked for."""
 _LEFT_OUT = "\n\0\n"
-"""Stands for the middle of a long text: no expression goes on behind it."""
+"""Stands for the middle of a long text: no expression continues behind it."""
 _GAP = ".*?"
-"""In the pattern of a transient block: whatever stands between its two ends."""
+"""In the pattern of a transient block: all text between its two ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a request comes from."""
+    """Source of a request."""
 
     user: str = OWNER
-    """Whose key it brought."""
+    """User whose key it brought."""
     path_id: str | None = None
     """The session that its path names."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lowercase_headers(self) -> dict[str, str]:
-        """By their names in lower case."""
+        """Headers by their names in lower case."""
         return {name.lower(): value for name, value in self.headers.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a request says, before its session is known."""
+    """The content of a request, before its session is known."""
 
     branch: Branch = field(repr=False)
     kind: TurnKind
@@ -84,13 +84,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a request is."""
+    """The kind and session of a request."""
 
     session_id: str
     matched_by: MatchedBy
     kind: TurnKind
     rule: str
-    """What decided the kind: `header`, `body`, a rule's name, or nothing."""
+    """The reason for the kind: `header`, `body`, a rule's name, or nothing."""
     ends_session: bool
     """The client says that its session is over after this turn."""
     is_retry: bool | None
@@ -106,7 +106,7 @@ class Identity:
 
 
 class RequestRules:
-    """What a request says by itself. It remembers nothing, so any process can read one."""
+    """Rules for a single request. They remember nothing, so any process can apply them."""
 
     def __init__(self, config: LiveConfig) -> None:
         """Raises ConfigError for rules and patterns that cannot be used."""
@@ -180,7 +180,7 @@ class Identifier:
         )
 
     def add_turn(self, session_id: str, turn: TurnNode, is_waiting: bool = True) -> None:
-        """A main turn was recorded; a later request without any id may go on from it."""
+        """A main turn was recorded; a later request without any id may continue it."""
         self._index.add_turn(session_id, turn, is_waiting)
 
     def set_answered(self, session_id: str, turn: TurnNode) -> None:
@@ -191,7 +191,7 @@ class Identifier:
         self._index.forget(session_id)
 
     def _by_runtime_line(self, branch: Branch) -> tuple[str, MatchedBy] | None:
-        """By a line in the first message; later ones may quote anybody's."""
+        """The id in a line of the first message; later ones may quote anybody's."""
         if not branch.messages or branch.messages[0].get("role") != "user":
             return None
         text = searched(text_of(branch.messages[0]))
@@ -215,10 +215,10 @@ class Identifier:
 
 
 def searched(text: str) -> str:
-    """What expressions are looked for in: the text, of a long one its beginning and its end.
+    """The text that expressions are matched in: of a long one its beginning and its end.
 
-    Clients write their own words at either end of a message; what stands between is what people
-    paste, and costs as much as it is long.
+    Clients write their own words at either end of a message; the text between is what people paste,
+    and costs as much as it is long.
     """
     if len(text) <= 2 * WINDOW:
         return text
@@ -226,7 +226,7 @@ def searched(text: str) -> str:
 
 
 def _whose(user: str, said: object) -> str:
-    """Whose conversation it is: the user by their key, and whom the client says besides."""
+    """Owner of a conversation: the user by their key, and the client's own user besides."""
     person = said if isinstance(said, str) else ""
     return person if user == OWNER else f"{user}\0{person}"
 
@@ -234,7 +234,7 @@ def _whose(user: str, said: object) -> str:
 def _explicit_id(
     path_id: str | None, headers: Mapping[str, str], body: Json
 ) -> tuple[str, MatchedBy] | None:
-    """As the client names it. What stands in `metadata` may be meant for somebody else."""
+    """The id that the client names. One in `metadata` may be meant for somebody else."""
     in_header = headers.get("x-session-id", "").strip()
     in_body = body.get("session_id")
     if path_id is not None:
@@ -293,10 +293,10 @@ class KindRules:
 
 @dataclass(frozen=True, slots=True)
 class _Features:
-    """What rules look at in a request."""
+    """The features of a request that rules look at."""
 
     texts: dict[str, str]
-    """By the name of the rule's pattern: `system`, `first_user`, `last_user`."""
+    """Texts by the name of the rule's pattern: `system`, `first_user`, `last_user`."""
     max_tokens: int | None
     has_tools: bool
 
@@ -323,7 +323,7 @@ class _Features:
 class _CompiledRule:
     name: str
     patterns: list[tuple[str, re.Pattern[str]]]
-    """By the name of the text in `_Features`."""
+    """Patterns by the name of the text in `_Features`."""
     max_tokens: int | None
     without_tools: bool | None
 
@@ -367,7 +367,7 @@ class TransientBlocks:
     """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
-        """Raises ConfigError for a pattern that is no regular expression."""
+        """Raises ConfigError for a pattern that is not a regular expression."""
         self._blocks = [_block(pattern) for pattern in patterns]
 
     def removed_from(self, messages: list[Message]) -> list[Message]:

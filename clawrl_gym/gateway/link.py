@@ -26,7 +26,7 @@ from clawrl_gym.core.types import Json
 from clawrl_gym.gateway.border import Border
 
 _DRAIN_S = 0.5
-"""How long requests under way may still finish when the gateway stops."""
+"""Seconds that requests in flight may still take when the gateway stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class _Link:
         self._under_way: dict[int, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Until it is lost; what is then under way is cancelled."""
+        """Run until it is lost; requests in flight are then cancelled."""
         sending = asyncio.create_task(self._outbox.run())
         reading = asyncio.create_task(self._read())
         try:

@@ -33,9 +33,9 @@ _BEATS = 4
 """Turns at regular intervals."""
 _SHORTEST_BEAT_S = 20.0
 _TOLERANCE = 0.1
-"""How far an interval may be from a multiple of the usual one, as a share of it."""
+"""Largest distance of an interval from a multiple of the usual one, as a share of it."""
 _CHARS_PER_S = 20.0
-"""Nobody types faster."""
+"""Characters per second that nobody types faster than."""
 _UNTYPED = 3
 """Turns that came faster than typed."""
 _MAX_GROUPS = 4096
@@ -84,7 +84,7 @@ class _Group:
     is_telling: bool
     """The beginning is long enough to say something by itself."""
     times_s: dict[str, list[float]] = field(default_factory=dict)
-    """When its turns came, by session."""
+    """Times of its turns, by session."""
     untyped: dict[str, int] = field(default_factory=dict)
     """Turns that came faster than typed, by session."""
     why: str = ""
@@ -115,7 +115,7 @@ class MachineTurns:
         self._transient = TransientBlocks(transient)
         self._groups: OrderedDict[bytes, _Group] = OrderedDict()
         self._last_s: dict[str, float] = {}
-        """When each session's last turn was done."""
+        """Time at which each session's last turn was done."""
         self.main_turns = 0
         """Main turns of sessions that were not deleted."""
         self._turns_of: dict[str, int] = {}

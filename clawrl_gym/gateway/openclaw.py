@@ -14,7 +14,7 @@ LEAST_CONTEXT = 32768
 """OpenClaw counts some 16,000 tokens for its own prompt and keeps 8,192 for the reply. Told of
 less, it shortens the history at every turn; told of less than 4,000, it does not ask at all."""
 _PATIENCE_S = 600
-"""How long OpenClaw waits between two pieces of a reply: longer than a restart of the policy."""
+"""Seconds that OpenClaw waits between two pieces of a reply: longer than a policy's restart."""
 
 
 def snippet(

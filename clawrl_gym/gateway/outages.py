@@ -36,7 +36,7 @@ class Outages:
                 self._spans.append((self._began_s, self._clock()))
 
     def seconds_of(self, last_s: float) -> float:
-        """In how many of the last seconds no policy could answer."""
+        """Seconds among the last ones in which no policy could answer."""
         now_s = self._clock()
         open_spans = [(self._began_s, now_s)] if self._under_way else []
         counted_to_s, seconds = now_s - last_s, 0.0

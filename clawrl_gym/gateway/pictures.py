@@ -25,7 +25,7 @@ from clawrl_gym.store import Store
 
 _DATA_URL = re.compile(r"data:([^;,]{0,80});base64,")
 _FORMATS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
-"""By Pillow's name; what a URL says of its kind is not believed."""
+"""File types by Pillow's name; the type in a URL is not trusted."""
 _KINDS = ("image/jpeg", "image/jpg", "image/png", "image/webp")
 _EXPECTED = "expected a data URL of image/jpeg, image/png or image/webp in base64"
 
@@ -97,7 +97,7 @@ class _Picture:
 
     @property
     def where(self) -> str:
-        """As an error says it."""
+        """Its place, for an error."""
         return f"messages.{self.message}.content.{self.part}"
 
 

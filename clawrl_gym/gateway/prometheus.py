@@ -1,4 +1,4 @@
-"""What the gateway counts, and the same as Prometheus text.
+"""The gateway's counters, and the same as Prometheus text.
 
 Counting is adding to plain numbers; names and text are made when somebody asks. Labels come from
 fixed sets, so a client cannot make new series.
@@ -34,23 +34,23 @@ _POLICY_GAUGES = {
 
 @dataclass(slots=True)
 class LearningStats:
-    """What the run that the gateway belongs to judges and learns, since the start."""
+    """Judging and learning of the run that the gateway belongs to, since the start."""
 
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By who judged (rule, model, feedback) and the value in words."""
+    """Verdicts by judge (rule, model, feedback) and value in words."""
     abstentions: Counter[str] = field(default_factory=Counter)
-    """By who did."""
+    """Abstentions by judge."""
     samples: int = 0
-    """That updates were made of."""
+    """Samples in updates."""
     updates: int = 0
     refused: int = 0
     """Updates that the guards undid."""
     rollbacks: int = 0
     """Times that complaints brought an earlier version back."""
     loss: float | None = None
-    """Of the last update."""
+    """Loss of the last update."""
     heldout_success: float | None = None
-    """Of the last evaluation."""
+    """Success of the last evaluation."""
     machine_like_turns: int | None = None
     """Main turns that look machine-made; None where nobody looks."""
     held_samples: int = 0
@@ -89,7 +89,7 @@ class GatewayStats:
     failed: int = 0
     """Answers 500, 502 and 504."""
     fits: Counter[str] = field(default_factory=Counter)
-    """How prompts joined the turn before them: see `splice.Fit`."""
+    """Counts of how prompts joined the turn before them: see `splice.Fit`."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Turns by kind."""
     untrainable: Counter[str] = field(default_factory=Counter)
@@ -99,10 +99,10 @@ class GatewayStats:
     asking: int = 0
     """Requests under way that are more than a look."""
     last_asked_s: float = field(default_factory=time.monotonic)
-    """When the last of them ended, by the monotonic clock; at first the start."""
+    """Time at which the last of them ended, by the monotonic clock; at first the start."""
 
     def quiet_for_s(self, now_s: float) -> float:
-        """How long nobody has asked for anything; 0 while somebody does."""
+        """Seconds since the last request; 0 while one is in progress."""
         return 0.0 if self.asking else now_s - self.last_asked_s
 
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -221,7 +221,7 @@ class _Counts(Collector):
 
 
 def _of_requests(stats: GatewayStats) -> Iterator[Metric]:
-    """What was otherwise than it might seem to whoever asked."""
+    """Counters of requests that were not served quite as they were made."""
     untrainable = CounterMetricFamily(
         "clawrl_untrainable_turns",
         "live main turns that are not trained on, by the setting they were sampled with",

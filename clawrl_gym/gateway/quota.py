@@ -1,6 +1,6 @@
-"""How much of the disk conversations may take: of one user, and of all.
+"""The disk space that conversations may take: those of one user, and all.
 
-Nothing is deleted to make room: who reaches a limit is told so, and decides what goes.
+Nothing is deleted to make room: whoever reaches a limit is told, and decides what to delete.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Quota:
         self._all_mb = 0.0
 
     async def check(self, user: str) -> None:
-        """Raises Refusal (507) where a live request of this user may add nothing more."""
+        """Raise Refusal (507) where a live request of this user may add nothing more."""
         if user != OWNER and self._per_user_mb is not None:
             stored_mb = await self._store.stored_bytes(user) / 2**20
             if stored_mb >= self._per_user_mb:

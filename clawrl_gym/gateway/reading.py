@@ -1,7 +1,7 @@
-"""What a request's body says: parsed, checked, its kind told and its digests made.
+"""The content of a request's body: parsed, checked, classified and digested.
 
 All of it is a function of the body's bytes, so it runs in this process or in another one
-(`bodies.py`); what comes back from there is small, but for the words of the conversation.
+(`bodies.py`); the result is small, but for the words of the conversation.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ R = TypeVar("R", bound=GenerationRequest)
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What a body's meaning depends on beside the body."""
+    """Facts beside the body that its meaning depends on."""
 
     user: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    """In lower case."""
+    """Headers, names in lower case."""
 
     @classmethod
     def of(cls, origin: Origin) -> Self:
@@ -51,14 +51,14 @@ class ReadRequest(Generic[R]):
     fields: R
     """The request's fields; a chat's come without its messages."""
     body: JsonObject
-    """What tells whose session it is; of a request with pictures all but its messages."""
+    """The fields that identify its session; of a request with pictures all but its messages."""
     messages: list[Message]
-    """With pictures as they were sent."""
+    """Messages, with pictures as they were sent."""
     has_pictures: bool = False
     chat: ChatBody | None = None
-    """What the chat template reads; None for a plain completion, and with pictures."""
+    """The chat template's input; None for a plain completion, and with pictures."""
     reading: Reading | None = None
-    """None with pictures: these get their names first."""
+    """The reading; None with pictures: these get their names first."""
     unread: tuple[str, ...] = ()
     """Names of what had no effect, in its messages, too."""
 

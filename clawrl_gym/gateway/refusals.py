@@ -15,7 +15,7 @@ from clawrl_gym.core.errors import (
 
 _DISK_FULL = (
     "the gateway's disk is full and what is not recorded is not answered: make room on it and ask "
-    "again, or serve with live.record=false, which goes on unrecorded"
+    "again, or serve with live.record=false, which continues unrecorded"
 )
 
 
@@ -42,13 +42,13 @@ class Refusal(Exception):
 
 
 def _in_one_line(message: str) -> str:
-    """What is quoted may be long and have line breaks."""
+    """The message in one line, cut; quotations may be long and have line breaks."""
     line = " ".join(message.splitlines())
     return line if len(line) <= _MOST_CHARS else f"{line[: _MOST_CHARS - 3]}..."
 
 
 class ErrorFields(TypedDict):
-    """What is inside of an OpenAI error."""
+    """Fields inside an OpenAI error."""
 
     message: str
     type: str
@@ -63,7 +63,7 @@ class ErrorBody(TypedDict):
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """How a client reads of an error."""
+    """The response to a client for an error."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ContextError):

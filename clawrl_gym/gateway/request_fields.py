@@ -122,7 +122,7 @@ does not depend on them."""
 
 
 def refuse_fields(body: object) -> None:
-    """Raises Refusal (400) for the first field that wants what is not offered."""
+    """Raise Refusal (400) for the first field that wants what is not offered."""
     if not isinstance(body, dict):
         return
     for name in body.keys() & REFUSED.keys():
@@ -134,5 +134,5 @@ def refuse_fields(body: object) -> None:
 
 
 def _equals(value: object, neutral: object) -> bool:
-    """False is no 0, and 1.0 is 1."""
+    """False is not 0, and 1.0 is 1."""
     return isinstance(value, bool) is isinstance(neutral, bool) and value == neutral

@@ -66,7 +66,7 @@ class Fields(BaseModel):
 
     @classmethod
     def check_offered(cls, body: object) -> None:
-        """Raises Refusal for fields that want what is not offered."""
+        """Raise Refusal for fields that want what is not offered."""
 
 
 class _FirstError(FailFast):
@@ -77,7 +77,7 @@ class _FirstError(FailFast):
 
 
 class Labels(Fields):
-    """What the headers say about a request's session."""
+    """Statements of the headers about a request's session."""
 
     task_id: str | None = Field(None, max_length=500, alias="X-Task-Id")
     group_id: int | None = Field(None, ge=0, lt=2**63, alias="X-Group-Id")
@@ -94,7 +94,7 @@ class Labels(Fields):
 
     @property
     def is_live(self) -> bool:
-        """It is no episode of ours."""
+        """Whether it is not an episode of ours."""
         return self.task_id is None and self.group_id is None
 
 
@@ -102,18 +102,18 @@ _LABELS = tuple(label.alias for label in Labels.model_fields.values() if label.a
 
 
 class StreamOptions(Fields):
-    """How a stream ends."""
+    """Options of a stream's end."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     include_usage: bool | None = None
     continuous_usage_stats: Literal[False] | None = None
     include_obfuscation: bool | None = None
-    """Without effect: the pieces of a stream are as long as they are."""
+    """No effect: the pieces of a stream are as long as they are."""
 
 
 class GenerationRequest(Fields):
-    """What requests for a reply have in common, whatever API they come by."""
+    """Common fields of requests for a reply, in whatever API."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -177,7 +177,7 @@ class GenerationRequest(Fields):
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     def sampling(self, default: SamplingConfig) -> Sampling:
-        """How to sample: the request's own wishes, else the configuration's."""
+        """Sampling settings: the request's own, else the configuration's."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return Sampling(
             temperature=default.temperature if self.temperature is None else self.temperature,
@@ -253,7 +253,7 @@ class ChatRequest(GenerationRequest):
         return [message.plain() for message in self.messages]
 
     def body(self, messages: list[Message]) -> ChatBody:
-        """What the chat template and the parsers read; nothing else reaches the engine."""
+        """The input of the chat template and the parsers; nothing else reaches the engine."""
         body = ChatBody(messages=[renderable(message) for message in messages])
         if self.tools is not None:
             body["tools"] = cast(list[Tool], self.tools)  # each has been checked
@@ -304,10 +304,10 @@ class CompletionRequest(GenerationRequest):
 
 
 def renderable(message: Message) -> Message:
-    """As chat templates can read it: each call has its arguments as one JSON object.
+    """The message as chat templates can read it: each call's arguments as one JSON object.
 
     A reply that the token limit cut off in its call comes back so, and its conversation must be
-    able to go on. What clients usually send is left as it is.
+    able to continue. What clients usually send is left as it is.
     """
     calls = message.get("tool_calls") or []
     mended: list[ToolCall] = [
@@ -341,7 +341,7 @@ _SHORT.maxstring = _SHORT.maxother = 100
 
 
 def parse_json(raw: bytes) -> object:
-    """The JSON of a request, its texts made valid. Raises Refusal (400) for what is no JSON."""
+    """The JSON of a request, its texts made valid. Raises Refusal (400) for what is not JSON."""
     try:
         body: object = read_json(raw, "client")
     except (ValueError, RecursionError) as error:
@@ -368,7 +368,7 @@ def labels_of(headers: Mapping[str, str]) -> Labels:
 
 
 def session_id_of(text: str) -> str:
-    """Raises Refusal (400) for what cannot name a session."""
+    """A valid session id. Raises Refusal (400) for a text that is none."""
     if _SESSION_ID.fullmatch(text) is None:
         raise Refusal(
             400,

@@ -39,13 +39,13 @@ Stable = Callable[[list[Message]], list[Message]]
 
 
 class NotReady(TypedDict):
-    """Nothing came yet."""
+    """Answer when nothing came yet."""
 
     ready: Literal[False]
 
 
 class NextState(TypedDict):
-    """What the client brought after the last reply, or the end."""
+    """The client's messages after the last reply, or the end."""
 
     ready: Literal[True]
     ended: bool
@@ -54,7 +54,7 @@ class NextState(TypedDict):
 
 
 class Responder:
-    """Somebody who answers one session."""
+    """A client that answers one session."""
 
     def __init__(self, session_id: str, stable: Stable, absent_s: float) -> None:
         self.id = uuid4().hex
@@ -74,7 +74,7 @@ class Responder:
 
     @property
     def is_absent(self) -> bool:
-        """Nothing was heard of the environment for long."""
+        """Whether nothing was heard of the environment for long."""
         return time.monotonic() - self._last_contact_s > self._absent_s
 
     async def reply(self, messages: list[Message], tools: list[Tool]) -> Message | None:
@@ -108,7 +108,7 @@ class Responder:
         self._change()
 
     async def next(self, timeout_s: float) -> NextState | NotReady:
-        """What the client has brought since the last reply, or the end."""
+        """The client's messages since the last reply, or the end."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self._pending is None and not self.over:
@@ -125,7 +125,7 @@ class Responder:
         return {"ready": True, "ended": False, "messages": messages, "tools": self._tools}
 
     def leave(self) -> None:
-        """End it; whoever waits on either side goes on."""
+        """End it; whoever waits on either side continues."""
         self.over = True
         self._change()
 
@@ -145,7 +145,7 @@ def _after_last_reply(messages: list[Message]) -> list[Message]:
 
 
 class Responders:
-    """Who answers which session, and who waits for one."""
+    """The responders of sessions, and the requests that wait for one."""
 
     def __init__(self, stable: Stable = lambda messages: messages, absent_s: float = ABSENT_S):
         self._stable = stable
@@ -192,11 +192,11 @@ class Responders:
                 self._claims.remove(claim)
         return claim.result() if claim.done() else None
 
-    def by_id(self, seat_id: str) -> Responder:
-        """Raises Refusal (404) for an unknown one."""
-        if seat_id not in self._by_id:
-            raise Refusal(404, f"there is no seat {seat_id[:80]!r}", "seat_not_found")
-        return self._by_id[seat_id]
+    def by_id(self, responder_id: str) -> Responder:
+        """The responder with this id. Raises Refusal (404) for an unknown one."""
+        if responder_id not in self._by_id:
+            raise Refusal(404, f"there is no seat {responder_id[:80]!r}", "seat_not_found")
+        return self._by_id[responder_id]
 
     def give_up(self, responder: Responder) -> None:
         """The policy answers its session from now on."""

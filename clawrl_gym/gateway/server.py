@@ -58,7 +58,7 @@ __all__ = ["Gateway", "GatewayStats", "Hooks", "check_key"]
 
 _READY_TIMEOUT_S = 2.0
 _DRAIN_S = 0.5
-"""How long requests under way may still finish when the gateway stops; waited for twice."""
+"""Seconds that requests in flight may still take when the gateway stops; waited for twice."""
 _RECORD_TIMEOUT_S = 2.0
 _IDLE_CONNECTION_S = 120.0
 """A connection without a whole request for so long is closed."""
@@ -69,7 +69,7 @@ class OutagesRequest(Fields):
 
     last_s: float = Field(3600.0, ge=0, allow_inf_nan=False)
     session_id: str | None = None
-    """Whose slow replies are told, too."""
+    """Session whose slow replies are reported, too."""
 
 
 class Gateway:
@@ -164,7 +164,7 @@ class Gateway:
         self._runner: Runner | None = None
 
     async def turn_out(self, user: str) -> None:
-        """End the requests of a user whose key opens nothing any more."""
+        """End the requests of a user whose key no longer opens anything."""
         await self._border.turn_out(user)
         self._allowances.forget(user)
         await self._allowances.save()
@@ -229,7 +229,7 @@ class Gateway:
         get("/metrics", self._show_metrics)
         get("/v1/outages", self._show_outages)
         get("/v1/versions", self.versions.list)
-        post("/v1/versions/{version}", self.versions.return_to)
+        post("/v1/versions/{version}", self.versions.rollback)
         post("/v1/versions/{version}/pin", self.versions.pin)
         delete("/v1/pins/{name}", self.versions.unpin)
         get(link.PATH, self._links.serve)

@@ -41,7 +41,7 @@ from clawrl_gym.store import Store
 WARM_TURNS = 2
 """Turns that are kept whole while the session is warm: the newest, and one to fork from."""
 REPLAY_S = 120.0
-"""How long an equal request may be a retry where the client does not say so."""
+"""Seconds in which an equal request may be a retry where the client does not say so."""
 _NODE_BYTES = 1000
 _TOOL_BYTES = 5000
 _MAX_REQUESTS = 64
@@ -55,7 +55,7 @@ class TurnRequest:
     session: Session
     identity: Identity
     messages: list[Message]
-    """As they were sent."""
+    """Messages as they were sent."""
     arrived_s: float
     life: int
     """The session's life that it came into."""
@@ -79,21 +79,21 @@ class Session:
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Locked while it is read, opened, ended or deleted."""
     is_loaded: bool = False
-    """It is in the store and its turns are here."""
+    """True once it is in the store and its turns are here."""
     is_rollout: bool = False
     ended: bool = False
     life: int = 0
-    """Grows when the session is deleted: what belongs to an earlier life is recorded no more."""
+    """Grows when the session is deleted: what belongs to an earlier life is not recorded."""
     users: int = 0
     """Requests and tasks inside; it is not forgotten meanwhile."""
     next_index: int = 0
     graph: TurnGraph = field(default_factory=TurnGraph)
     reply_times: ReplyTimes = field(default_factory=ReplyTimes)
-    """How fast its replies were sampled since it was read."""
+    """Sampling speed of its replies since it was read."""
     counted_bytes: int = 0
     """The size that was last counted for it."""
     _requests: list[TurnRequest] = field(default_factory=list)
-    """Those since the oldest that is under way, in the order of their arrival."""
+    """Requests since the oldest in flight, in order of arrival."""
     _warm: OrderedDict[int, WarmTurn] = field(default_factory=OrderedDict)
     _equal_requests: dict[bytes, _EqualRequests] = field(default_factory=dict)
 
@@ -131,7 +131,7 @@ class Session:
         return [another for another in later if another.identity.kind == "main"]
 
     def check(self, life: int) -> None:
-        """Raises Refusal (409) for what belongs to a session that is over."""
+        """Raise Refusal (409) for what belongs to a session that is over."""
         if life != self.life:
             raise Refusal(
                 409, f"session {name_of(self.id)!r} was deleted meanwhile: ask again",
@@ -183,7 +183,7 @@ class Session:
         return self.graph.straight_next_state(branch)
 
     def begin_rollout(self) -> None:
-        """It is new: nothing of it is in the store but that it began."""
+        """Begin a new episode: nothing of it is in the store but that it began."""
         self.is_rollout = self.is_loaded = True
 
     def add(self, node: TurnNode, turn: Turn) -> None:
@@ -207,7 +207,7 @@ class Session:
         return PreviousTurn(warm.whole(), node.rendering)
 
     def drop_turns(self) -> None:
-        """Nothing follows them any more."""
+        """Drop turns that nothing follows any more."""
         self.graph.clear()
         self._warm.clear()
 
@@ -228,14 +228,14 @@ class WarmTurn:
     """A turn that is kept whole, its streams as arrays: lists take ten times as much."""
 
     turn: Turn
-    """Without its streams."""
+    """The turn without its streams."""
     prompt_ids_T: array[int]
     sampled_ids_T: array[int]
     logprobs_T: array[float]
     """NaN stands for None."""
     versions_T: array[int]
     size_bytes: int
-    """Of memory, about."""
+    """Approximate bytes of memory."""
 
     @classmethod
     def of(cls, turn: Turn) -> Self:
@@ -295,7 +295,7 @@ class TurnRecorder:
                 await self.shielded(self.record_answer(session, request.life, node, answer))
 
     async def previous_turn(self, request: TurnRequest) -> PreviousTurn | None:
-        """The turn that a request goes on from; else the newest of its kind, None for a first."""
+        """The turn that a request continues; else the newest of its kind, None for a first."""
         graph, identity = request.session.graph, request.identity
         node = graph.parent_of(identity.branch) or graph.newest(identity.kind)
         return None if node is None else await self._whole(request.session, node)

@@ -1,7 +1,7 @@
 """Sessions as the gateway knows them: which are open, which request belongs where, how they end.
 
 Everything here can be read again from the store: a session that nobody uses takes no memory, but
-for the last used ones (`live.warm_sessions`), and a gateway that was killed goes on exactly where
+for the last used ones (`live.warm_sessions`), and a gateway that was killed resumes exactly where
 it stopped. It talks to no policy.
 
 The end of a live session is not final: a later request opens it again, and its turns are numbered
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class SessionCache:
-    """The sessions in memory: those in use, rollouts that go on, and the last used others.
+    """The sessions in memory: those in use, open rollouts, and the last used others.
 
     A session's hashes are small; the turns that are kept whole are not, so both the number of
     sessions and what they take are limited. A rollout comes back with its next turn, so it stays
@@ -63,7 +63,7 @@ class SessionCache:
         self._sessions: dict[str, Session] = {}
         self._idle: OrderedDict[str, Session] = OrderedDict()
         self._idle_rollouts: OrderedDict[str, Session] = OrderedDict()
-        """Those that have not ended."""
+        """Idle episodes that have not ended."""
         self.size_bytes = 0
 
     def __len__(self) -> int:

@@ -40,7 +40,7 @@ class EndRequest(Fields):
     next_state: list[WireMessage] | None = None
     error: str | None = None
     solved: bool | None = None
-    """What the environment says of success; None: that the reward reached 1."""
+    """Success as the environment reports it; None: whether the reward reached 1."""
     split: Split | None = None
 
 
@@ -49,7 +49,7 @@ class ListRequest(Fields):
 
     limit: int = Field(100, ge=1, le=10_000)
     open: bool = False
-    """Only sessions that have not ended."""
+    """True: only sessions that have not ended."""
     user: str | None = None
     """The owner's choice; None: everybody's."""
 
@@ -126,7 +126,7 @@ class SessionsApi:
         return web.json_response(await self._end(named_session(request), body, labels))
 
     async def linked_end(self, request: LinkedRequest) -> Json:
-        """The same on a worker's link."""
+        """End a session on a worker's link."""
         labels = labels_of(request.headers)
         session_id = session_id_of(request.session_id)
         body = await self._admission.bodies.json(request.body, Sender(OWNER))

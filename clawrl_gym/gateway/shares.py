@@ -21,7 +21,7 @@ class _Share:
 
     slots: asyncio.Semaphore
     requests: int = 0
-    """Those that are with the policy, or wait."""
+    """Requests that are with the policy, or wait."""
 
 
 class Shares:

@@ -31,11 +31,11 @@ class Pace:
     """The times of a stream."""
 
     open_after_s: float = 1.0
-    """How long the status waits for a first piece."""
+    """Seconds that the status waits for a first piece."""
     keep_alive_s: float = 5.0
     """Longest silence on an open stream."""
     stall_s: float = 30.0
-    """How long a client may read nothing of what is ready for it."""
+    """Seconds that a client may leave ready data unread."""
 
 
 class EventStream:
@@ -108,7 +108,7 @@ class EventStream:
             await asyncio.sleep(max(due_s - now_s, self._pace.keep_alive_s / 10))
 
     async def _comment(self) -> None:
-        """Only onto an empty buffer: it never waits, and so never beside the reply."""
+        """Send a comment if the buffer is empty: it never waits, and so never beside the reply."""
         transport = self._request.transport
         if transport is not None and not transport.get_write_buffer_size():
             with suppress(ConnectionError):

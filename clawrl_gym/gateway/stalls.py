@@ -17,7 +17,7 @@ from clawrl_gym.policy.interface import Policies
 
 _LOOK_EVERY_S = 4.0
 _STALLED_S = 12.0
-"""Without a token for so long: longer than the tiny policy reads a full context."""
+"""Seconds without a token: longer than the tiny policy reads a full context."""
 _PROGRESS = ("prompt_tokens", "tokens")
 
 
@@ -39,12 +39,12 @@ class Stalls:
         self._progress: tuple[float, ...] = ()
         self._most_engines = 0.0
         self._moved_s = clock()
-        """When something was last seen to be sampled, or nothing was to be."""
+        """Time at which something was last seen to be sampled, or nothing was to be."""
         self._stall = ExitStack()
         self._is_stalled = False
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch until cancelled."""
         try:
             while True:
                 await asyncio.sleep(_LOOK_EVERY_S)
@@ -65,8 +65,8 @@ class Stalls:
             self._stall.enter_context(self._outages.during(self._moved_s))
 
     async def _reading(self) -> tuple[float, ...] | None:
-        """What was sampled so far; the same as before from one that says nothing, or when it may
-        have the requests that no other has; None when there is nothing to do."""
+        """Amounts sampled so far; as before from an engine that says nothing, or when it may have
+        the requests that no other has; None when there is nothing to do."""
         try:
             async with asyncio.timeout(_LOOK_EVERY_S):
                 metrics = await self._policies.metrics()

@@ -11,7 +11,7 @@ A turn's life:
     turn before it, and sampled. How long a policy may be silent is limited, not how long it may
     speak.
 4.  Pieces go out as they are sampled. When the policy dies, another one, or the same once it is
-    back, goes on after the last piece. When the client leaves, or the policy is silent for too
+    back, continues after the last piece. When the client leaves, or the policy is silent for too
     long, generation is cancelled and what was sampled is stored as INTERRUPTED, with version -1
     where the policy had not sent it. It is never replayed.
 5.  With the last piece the turn is stored. Only then may the caller tell the end of the reply: a
@@ -139,7 +139,7 @@ class TurnMaker:
 
     @contextmanager
     def hold_requests(self) -> Iterator[None]:
-        """Keep new requests waiting here, and off the policy; those under way go on."""
+        """Keep new requests waiting here, and off the policy; those in flight continue."""
         self._may_start.clear()
         try:
             with self.outages.during():
@@ -296,7 +296,7 @@ class TurnMaker:
         return generation, partial.message()
 
     def _has_another(self, session_id: str, policy: Policy, error: PolicyError) -> bool:
-        """Leave a policy out that cannot be reached; whether one is left to go on with at once."""
+        """Leave a policy out that cannot be reached; whether one is left to use at once."""
         if not isinstance(error, PolicyUnavailable):
             return False
         self._policies.failed(policy)
@@ -380,7 +380,7 @@ class PartialReply:
         assert body is not None
         version, user = served.version, served.user
         reply = await policy.generate_chat(
-            body, sampling, version=version, user=user, after=self._after(body)
+            body, sampling, version=version, user=user, required_prefix=self._required_prefix(body)
         )
         render = _render_but_once(policy, body, reply.prompt_ids_T)
         self.prompt = await self._joined(render, body, reply.prompt_ids_T)
@@ -419,7 +419,7 @@ class PartialReply:
             turn_input.body,
             version=served.version,
             user=served.user,
-            already=[*self._pieces],
+            resume_from=[*self._pieces],
         )
         async with aclosing(pieces):
             async for piece in pieces:
@@ -429,9 +429,9 @@ class PartialReply:
         """Render and generate in one call, unless ids of the turn before must take a place."""
         body, sampling = self.turn_input.body, self.turn_input.sampling
         assert body is not None
-        after_T = self._after(body)
+        prefix_T = self._required_prefix(body)
         pieces = policy.stream_chat(
-            body, sampling, version=served.version, user=served.user, after=after_T
+            body, sampling, version=served.version, user=served.user, required_prefix=prefix_T
         )
         async with aclosing(pieces):
             first = await anext(pieces, None)
@@ -440,7 +440,7 @@ class PartialReply:
             rendered_T = first.prompt_ids_T
             render = _render_but_once(policy, body, rendered_T)
             self.prompt = await self._joined(render, body, rendered_T)
-            if rendered_T[: len(after_T)] == after_T or UNKNOWN_ID in rendered_T[:1]:
+            if rendered_T[: len(prefix_T)] == prefix_T or UNKNOWN_ID in rendered_T[:1]:
                 async for piece in pieces:
                     yield piece
                 return
@@ -448,7 +448,7 @@ class PartialReply:
             async for piece in pieces:
                 yield piece
 
-    def _after(self, body: ChatBody) -> list[int]:
+    def _required_prefix(self, body: ChatBody) -> list[int]:
         """Ids that a prompt must begin with, rendered afresh, to be taken as it is."""
         previous = self.previous
         if previous is None or not extends(
@@ -464,7 +464,7 @@ class PartialReply:
         return await make_prompt(render, body, self.previous, self.history, max_tokens)
 
     def message(self) -> Message:
-        """As the client has seen it."""
+        """The message as the client has seen it."""
         return message_of(piece.delta for piece in self._pieces)
 
     def interrupted(self) -> Generation:

@@ -27,7 +27,7 @@ class VersionJson(TypedDict):
 
     version: int
     created_s: float | None
-    """None for what the run, or the user, began with."""
+    """Unix time; None for the weights that the run, or the user, began with."""
     returned_to: int | None
     """The version that these weights had first; None where they were new."""
     pins: NotRequired[list[str]]
@@ -35,13 +35,13 @@ class VersionJson(TypedDict):
 
 
 class VersionKeeper(Protocol):
-    """Who learns."""
+    """The learner's side of versions."""
 
     async def versions(self, user: str) -> list[VersionJson]:
         """Raises ConfigError for somebody who has none of their own."""
         ...
 
-    async def return_to(self, version: int, user: str) -> int:
+    async def rollback(self, version: int, user: str) -> int:
         """Serve and learn on from a kept version; returns the version that it serves as. Raises
         ConfigError for one that is not kept."""
         ...
@@ -68,7 +68,7 @@ class VersionsApi:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self.keeper: VersionKeeper | None = None
-        """None while nobody learns."""
+        """The keeper; None while nobody learns."""
 
     async def list(self, request: web.Request) -> web.Response:
         """GET /v1/versions?user=, the oldest first."""
@@ -79,14 +79,14 @@ class VersionsApi:
             raise Refusal(404, str(error), "version_not_found") from error
         return web.json_response({"object": "list", "data": versions})
 
-    async def return_to(self, request: web.Request) -> web.Response:
+    async def rollback(self, request: web.Request) -> web.Response:
         """POST /v1/versions/N?user=: 200 once it serves, 202 when an update has to end first."""
         version = _version(request)
-        returning = asyncio.ensure_future(self._keeper().return_to(version, _whose(request)))
-        returning.add_done_callback(_forget)
+        rolling_back = asyncio.ensure_future(self._keeper().rollback(version, _whose(request)))
+        rolling_back.add_done_callback(_forget)
         try:
             async with asyncio.timeout(_ANSWER_S):
-                served_as = await asyncio.shield(returning)
+                served_as = await asyncio.shield(rolling_back)
         except ConfigError as error:
             raise Refusal(404, str(error), "version_not_found") from error
         except ClawError as error:
@@ -123,7 +123,7 @@ class VersionsApi:
 
 
 def _version(request: web.Request) -> int:
-    """That in the path. Raises Refusal (400)."""
+    """The version in the path. Raises Refusal (400)."""
     text = request.match_info["version"]
     if not text.isdecimal() or len(text) > 18:
         raise Refusal(400, f"got the version {text[:40]!r}, expected a number", "bad_version")
@@ -131,7 +131,7 @@ def _version(request: web.Request) -> int:
 
 
 def _whose(request: web.Request) -> str:
-    """Whose versions are meant. Raises Refusal for another's than the caller's (403)."""
+    """The user whose versions are meant. Raises Refusal for another's than the caller's (403)."""
     caller, asked = caller_of(request), asked_user(request)
     if caller != OWNER and asked not in (None, caller):
         raise Refusal(
@@ -140,7 +140,7 @@ def _whose(request: web.Request) -> str:
     return caller if asked is None else asked
 
 
-def _forget(returning: asyncio.Future[int]) -> None:
-    """Its error is told in the run's own words, too, where nobody waits for it any more."""
-    if not returning.cancelled():
-        returning.exception()
+def _forget(rolling_back: asyncio.Future[int]) -> None:
+    """Ignore its error, which is in the run's log too, where nobody waits for it."""
+    if not rolling_back.cancelled():
+        rolling_back.exception()

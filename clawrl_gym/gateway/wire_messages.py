@@ -25,7 +25,7 @@ _KNOWN = frozenset({
     "function_call",
 })  # fmt: skip
 _SAYS_NOTHING = frozenset({"annotations", "id", "object", "phase", "status", "type"})
-"""What SDKs write of a reply beside its text."""
+"""Fields of a reply that SDKs write beside its text."""
 _OPTIONAL = ("tool_calls", "tool_call_id", "reasoning_content")
 """Fields of a message that are passed on where they hold something."""
 
@@ -71,8 +71,8 @@ class WireMessage(BaseModel):
         return any(part["type"] == "image_url" for part in parts)
 
     def plain(self) -> Message:
-        """As rendered: text parts joined unless a picture is among them, `developer` under its
-        older name."""
+        """The message as rendered: text parts joined unless a picture is among them, `developer`
+        under its older name."""
         content: Content = self.content
         if isinstance(content, list) and not self.has_pictures:
             content = "\n".join(part["text"] for part in cast(list[TextPart], content))
@@ -112,7 +112,7 @@ def function_of(tool_or_call: JsonObject) -> JsonObject:
 
 
 def check_depth(value: object, levels: int = _DEEPEST) -> None:
-    """Raises ValueError for JSON that is nested too deeply to be passed on."""
+    """Raise ValueError for JSON that is nested too deeply to be passed on."""
     if not levels:
         raise ValueError(f"expected at most {_DEEPEST} levels of JSON")
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -140,7 +140,7 @@ def _read(message: JsonObject) -> JsonObject:
 
 
 def _content(content: object, unread: list[str]) -> tuple[object, str]:
-    """What a message says, and what was thought before."""
+    """A message's text, and the thoughts before it."""
     if isinstance(content, dict) and _text(content) is not None:
         content = [content]  # one part without its list
     if not isinstance(content, list):
@@ -166,7 +166,7 @@ def _content(content: object, unread: list[str]) -> tuple[object, str]:
 
 
 def _url(part: Any) -> str | None:
-    """Where a picture is. Any: a part is what somebody sent."""
+    """Address of a picture. Any: a part is what somebody sent."""
     image = part.get("image_url")
     url = image.get("url") if isinstance(image, dict) else image
     return url if isinstance(url, str) else None
@@ -201,7 +201,7 @@ def _calls(calls: object) -> object:
 
 
 def _call(call: object) -> object:
-    """Raises ValueError for what calls no function."""
+    """A call in its stored form. Raises ValueError for one of no function."""
     if not isinstance(call, dict):
         return call
     function, custom = call.get("function"), call.get("custom")

@@ -15,7 +15,7 @@ from clawrl_gym.core.intervals import Estimate, share_of
 from clawrl_gym.core.types import Verdict
 
 Outcome = Literal["+1", "0", "-1", "abstained", "not judged"]
-"""What a judge said of a turn, if it was asked."""
+"""A judge's verdict on a turn, if it was asked."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 NOT_JUDGED: Outcome = "not judged"
 _CLEAR = ("+1", "-1")
@@ -23,7 +23,7 @@ _BY_VALUE: dict[int | None, Outcome] = {1: "+1", 0: "0", -1: "-1", None: "abstai
 
 
 def outcome_of(verdict: Verdict | None) -> Outcome:
-    """None: nobody was asked."""
+    """The outcome of a verdict; None: nobody was asked."""
     return NOT_JUDGED if verdict is None else _BY_VALUE[verdict.value]
 
 
@@ -33,14 +33,14 @@ class Rejudged:
 
     turn_id: int
     before: Outcome
-    """By the run's own judge."""
+    """Outcome by the run's own judge."""
     now: Outcome
     person: Outcome
-    """By explicit feedback."""
+    """Outcome by explicit feedback."""
     weight: float
-    """How strong the evidence of the verdict of now is."""
+    """Strength of the evidence of the present verdict."""
     by: str
-    """What that verdict goes by, without a word of the conversation: a rule, or votes."""
+    """The basis of that verdict, without a word of the conversation: a rule, or votes."""
 
     @property
     def has_flipped(self) -> bool:
@@ -48,19 +48,19 @@ class Rejudged:
 
     @property
     def has_turned_round(self) -> bool:
-        """From good to bad, or from bad to good."""
+        """Whether it changed from good to bad, or from bad to good."""
         return self.has_flipped and self.before in _CLEAR and self.now in _CLEAR
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of all turns that were judged once more."""
+    """Old and new verdicts of all turns that were judged again."""
 
     turns: Sequence[Rejudged]
 
     @property
     def table(self) -> dict[Outcome, Counter[Outcome]]:
-        """How many turns have which verdict now, by the one they had; rows that are not empty."""
+        """Number of turns by old verdict and then by new one; rows that are not empty."""
         counts: dict[Outcome, Counter[Outcome]] = {outcome: Counter() for outcome in OUTCOMES}
         for turn in self.turns:
             counts[turn.before][turn.now] += 1
@@ -90,7 +90,7 @@ class Agreement:
 
     @property
     def turned_round(self) -> list[Rejudged]:
-        """Those of the flips that went from good to bad, or from bad to good."""
+        """The flips from good to bad, or from bad to good."""
         return [turn for turn in self.flips if turn.has_turned_round]
 
 

@@ -14,9 +14,9 @@ from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.parts import JudgeParts
 
 _SHARE_OF_TIME = 0.95
-"""Of the deadline, so that the first verdicts are not lost with a late one."""
+"""Share of the deadline, so that the first verdicts are not lost with a late one."""
 _OF_MODELS = ("votes", "retried", "unread", "refused", "hints_asked")
-"""What a model's verdict tells is kept even when another judge's is chosen."""
+"""Details of a model's verdict that are kept even when another judge's is chosen."""
 _MAX_REASON = 300
 
 
@@ -39,7 +39,7 @@ class ChainJudge:
 
     @property
     def kind(self) -> VerdictKind:
-        """Of an abstention of all; a verdict has the kind of the judge who gave it."""
+        """Kind of an abstention of all; a verdict has the kind of the judge who gave it."""
         return self._judges[-1].kind
 
     async def judge(self, case: Case) -> Verdict:

@@ -37,7 +37,7 @@ _NO_SYSTEM = re.compile(
     r"|\broles?\b[^.]{0,60}\bsystem\b|roles must alternate",
     re.IGNORECASE,
 )
-"""How servers say that their model takes no instructions of its own."""
+"""Errors by which servers say that their model takes no system message."""
 _SYSTEM = "the system role"
 _WORDS = ("text", "output_text")
 """Types of parts that are the answer."""
@@ -49,7 +49,7 @@ class Completion:
     """One answer."""
 
     text: str
-    """As sampled; reasoning, where a server leaves it in, is part of it."""
+    """Sampled text; reasoning, where a server leaves it in, is part of it."""
     finished: bool
     """False: it was cut off."""
 
@@ -60,7 +60,7 @@ class ChatModel(Protocol):
     async def complete(
         self, messages: list[Message], temperature: float, max_tokens: int
     ) -> Completion:
-        """Raises PolicyError; ContextError when the messages are too long."""
+        """Sample one answer. Raises PolicyError; ContextError when the messages are too long."""
         ...
 
 
@@ -186,7 +186,7 @@ def _arguments(call: object) -> str:
 
 
 def _without_system(messages: list[Message]) -> list[Message]:
-    """The same, with all that stands before the first message of a person in it."""
+    """The messages, with all instructions before the first person's message moved into it."""
     instructions = [text_of(message) for message in messages if message["role"] == "system"]
     first, *others = [message for message in messages if message["role"] != "system"]
     content = "\n\n".join([*instructions, text_of(first)])
@@ -194,7 +194,7 @@ def _without_system(messages: list[Message]) -> list[Message]:
 
 
 def _text_of(content: object) -> str | None:
-    """The text of a string or of parts, of which those that are no words (reasoning) are left out;
+    """The text of a string or of parts, of which those that are not words (reasoning) are left out;
     None for anything else."""
     if content is None or isinstance(content, str):
         return content or ""

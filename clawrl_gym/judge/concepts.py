@@ -1,7 +1,7 @@
-"""What the words of a text mean, under names that all languages share.
+"""Meanings of the words of a text, under names that all languages share.
 
-`concepts.yaml` lists words by meaning and language. What is learned of a meaning in one language
-holds in the others, and for words that no written answer has.
+`concepts.yaml` lists words by meaning and language. What is learned about a meaning in one language
+applies to the others, and to words that occur in no written answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIGNS = "?!"
 _NEAR = 7
 """Meanings from one to another that is near."""
 Meaning = tuple[int, str]
-"""Where it begins, and its name."""
+"""Position and name of a meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Concepts:
     """Letters of any of these."""
 
     def features(self, plain: str) -> set[str]:
-        """What is combined of its meanings."""
+        """Features that combine its meanings."""
         return combined(self.meanings(plain), plain)
 
     def meanings(self, plain: str) -> list[Meaning]:
-        """In the order of the text."""
+        """Meanings in the order of the text."""
         return sorted(self._meanings(plain))
 
     def _meanings(self, plain: str) -> Iterator[Meaning]:
@@ -86,7 +86,7 @@ def combined(meanings: Sequence[Meaning], plain: str) -> set[str]:
 
 @cache
 def concepts(spelt: Callable[[str], str]) -> Concepts:
-    """Those that come with the package, in a spelling."""
+    """The concepts that come with the package, in a spelling."""
     words: dict[str, tuple[str, ...]] = {}
     beginnings: dict[str, tuple[str, ...]] = {}
     anywhere: dict[str, tuple[str, ...]] = {}

@@ -1,7 +1,7 @@
-"""What an answer takes up of the request and of the reply before it, in any language.
+"""Features of what an answer takes up from the request and the reply before it, in any language.
 
 Who complains names what the reply did ("delete?? those were the originals"), what it left out of
-the request ("under 60, I said"), or another number than its own; who goes on mostly speaks of
+the request ("under 60, I said"), or another number than its own; who continues mostly speaks of
 something else. A word is known again by its first letters, Chinese and Japanese ones by pairs of
 signs. Long replies share words with any answer by chance, so what they share counts less.
 """
@@ -32,7 +32,7 @@ NAMES = (
     "signs of surprise",
     "an unfinished sentence",
 )
-"""Of the values, in their order."""
+"""Names of the values, in order."""
 _ANSWER_CHARS = 300
 _PLENTY_STEMS = 60
 """A reply of more shares words by chance."""

@@ -23,12 +23,12 @@ from clawrl_gym.judge.server_errors import is_too_long, status_inside, wait_s
 
 MAX_ANSWER_BYTES = 2 * 2**20
 _EXCERPT_BYTES = 400
-"""Of an answer, that an error repeats."""
+"""Bytes of an answer that an error repeats."""
 _BUSY = (408, 409, 424, 425, 429)
 _NEVER = (501, 505)
 """Errors of the server that asking again does not mend."""
 _LONGEST_WAIT_S = 8.0
-"""Where the server does not say how long."""
+"""Longest pause in seconds where the server does not say how long."""
 _SPREAD = 0.25
 """Share of a wait that is added at most."""
 
@@ -136,7 +136,7 @@ class JudgeEndpoint:
 @dataclass(slots=True)
 class _RetryAfter:
     wait_s: float | None = None
-    """None: the server has not said."""
+    """Pause that the server asks for, in seconds; None: it does not say."""
 
 
 def _is_cut_off(data: bytes) -> bool:

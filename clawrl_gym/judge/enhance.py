@@ -94,7 +94,7 @@ class Enhancer:
         return distinct
 
     async def _enhanced(self, turn: Turn, hints: list[str]) -> list[list[int]]:
-        """In the order of the hints; one that cannot be put into the prompt is left out."""
+        """Prompts with hints, in the order of the hints; those that do not fit in are left out."""
         used_T = turn.prompt_ids_T
         plain_T: list[int] | None = None
         prompts: list[list[int]] = []
@@ -126,7 +126,7 @@ class Enhancer:
 
 
 def hints_of(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """What one turn's verdicts teach, oldest verdict first in, preferred hint first out.
+    """The hints in one turn's verdicts, oldest verdict first in, preferred hint first out.
 
     A person's correction comes before everything; the hints of a judge count unless a person was
     content with the reply.
@@ -172,7 +172,7 @@ def _with_ending(message: Message, text: str) -> Content:
 
 
 def _body(turn: Turn, messages: Sequence[Message]) -> ChatBody:
-    """What was rendered for the turn."""
+    """The request that was rendered for the turn."""
     body: ChatBody = {**turn.template, "tools": turn.tools, "messages": list(messages)}
     if not turn.tools:
         del body["tools"]

@@ -21,7 +21,7 @@ from clawrl_gym.judge.hints import choose
 from clawrl_gym.judge.interface import Case, Judge
 
 _SHARE_OF_TIME = 0.9
-"""Of the judge's deadline; a source that is later gives no hints and costs no verdict."""
+"""Share of the judge's deadline; a later source gives no hints and costs no verdict."""
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +29,7 @@ class HintSource(Protocol):
     """Teaches in words what a next state says about the turn before it."""
 
     async def hints(self, case: Case) -> Sequence[str]:
-        """None at all when there is nothing to teach. May raise or be slow."""
+        """Hints for a case; empty when there is nothing to teach. May raise or be slow."""
         ...
 
 

@@ -22,15 +22,15 @@ _BLOCK = re.compile(r"\[HINT_START\](?P<hint>(?:(?!\[HINT_START\]).)*?)\[HINT_EN
 _SPACE = re.compile(r"\s+")
 _SIGNS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_SIGNS}]|[^\W{_SIGNS}]+")
-"""In scripts without spaces each sign is a word."""
+"""A word; in scripts without spaces each sign is one."""
 _JOINERS = "\u200c\u200d"
 _EXCERPT_CHARS = 300
-"""Of a hint that was refused."""
+"""Characters of a refused hint that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What came of all answers on one turn."""
+    """Accepted and refused hints from all answers on one turn."""
 
     accepted: list[str]
     """The longest first."""

@@ -32,7 +32,7 @@ _TROUBLE = re.compile(
 )
 """Words that stand for a failure themselves; those of exit codes are not among them."""
 _QUOTED = re.compile(r'(?<=[\w)\]:,] )(?:"[^"\n]{1,200}"|“[^”\n]{1,200}”|«[^»\n]{1,200}»)')
-"""What a text quotes, such as the title of a commit."""
+"""Quotations in a text, such as the title of a commit."""
 _STEM_CHARS = 4
 _MAX_NAMED_CHARS = 300
 """Longest argument whose words count as named: a longer one is what the call carries."""
@@ -64,7 +64,7 @@ def without_idle(text: str, named: frozenset[str], command: str = "") -> str:
 
 
 def _quotation(match: re.Match[str]) -> str:
-    """Its words for failures are somebody else's."""
+    """Remove a quotation: its words for failures are somebody else's."""
     return _TROUBLE.sub(_IN_PLACE, match.group())
 
 

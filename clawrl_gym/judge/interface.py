@@ -15,10 +15,10 @@ from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Tool, Turn, Verdict, VerdictDetail, VerdictKind
 
 MAX_CHARS = 20_000
-"""Of one text in a case; what is longer loses its middle."""
+"""Most characters of one text in a case; a longer one loses its middle."""
 _CUT = "\n[...]\n"
 JUDGED_KINDS = ("rule", "model")
-"""Of verdicts that a judge makes; `feedback` is a person's."""
+"""Kinds of verdicts that a judge makes; `feedback` is a person's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Case:
     """The last words of the user before the reply; empty when there are none."""
     reply: Message
     next_state: list[Message]
-    """Without what clients put around a person's words; empty messages are gone."""
+    """Messages without what clients put around a person's words; empty ones are gone."""
     tools: tuple[Tool, ...] = ()
-    """What the request offered, in OpenAI's form."""
+    """Tools that the request offered, in OpenAI's form."""
     observed: bool = False
     """True: user messages are what an environment shows, not a person's words."""
     marks_failures: bool = False
@@ -42,13 +42,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the rules found in one message that came back."""
+    """The rules' finding about one message that came back."""
 
     value: Literal[-1, 0, 1] | None
     """None: it was not understood; the verdict is then an abstention, unless something is clear."""
     detail: VerdictDetail
     weight: float = 1.0
-    """How strong the evidence is, in (0, 1]."""
+    """Strength of the evidence, in (0, 1]."""
 
 
 class Judge(Protocol):
@@ -56,7 +56,7 @@ class Judge(Protocol):
 
     @property
     def kind(self) -> VerdictKind:
-        """Of its verdicts."""
+        """Kind of its verdicts."""
         ...
 
     async def judge(self, case: Case) -> Verdict:

@@ -1,4 +1,4 @@
-"""Which of the declared languages a person's words are in, and the rules of each.
+"""The declared language of a person's words, and the rules of each language.
 
 Three signs, in this order. The script: kana are Japanese, letters that no declared language has
 rule all of them out. A library (py3langid) compares the text with most languages that are written
@@ -51,7 +51,7 @@ _PHRASE_WORDS = 3
 _KANA = re.compile(r"[\u3041-\u30ff\uff66-\uff9f]")
 _HAN = re.compile(r"[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _FEW_HAN = 6
-"""So short an answer may be Japanese without kana."""
+"""Most characters of an answer that may be Japanese without kana."""
 _HAN_WORTH = 3
 """Letters of an alphabet that one Han character stands for."""
 _CYRILLIC = re.compile(r"[\u0400-\u052f]")
@@ -61,7 +61,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:['\u2019.][^\W\d_]+)*")
 _NAMED = re.compile(r"\S*(?:://|@|\w\.\w|[/\\_=<>{}])\S*")
 """Addresses, names of files and code: in no language."""
 _STRANGE_SHARE = 0.2
-"""Of the letters: so many of scripts that no declared language has, and nothing is read."""
+"""Share of letters in scripts of no declared language from which nothing is read."""
 _LETTERS = {
     "en": "",
     "de": "äöüß",
@@ -69,7 +69,7 @@ _LETTERS = {
     "es": "áéíñóúü",
     "pt": "ãáàâçéêíóôõúü",
 }
-"""Beside a to z. A word in lower case with any other letter is in another language."""
+"""Letters beside a to z. A word in lower case with any other letter is in another language."""
 _NOT_RUSSIAN = re.compile(r"[^\u0410-\u044f\u0401\u0451'.\u2019]")
 
 
@@ -120,7 +120,7 @@ class Language:
 
 
 class Probable(Protocol):
-    """What a text's language may be."""
+    """An estimate of a text's possible languages."""
 
     def __call__(self, text: str) -> Mapping[str, float]:
         """Probabilities by ISO 639-1 code."""
@@ -218,7 +218,7 @@ def words_of(text: str) -> list[str]:
 
 
 def probabilities(text: str) -> Mapping[str, float]:
-    """By py3langid."""
+    """Probabilities by py3langid."""
     return dict(_identifier().rank(text.lower()))
 
 

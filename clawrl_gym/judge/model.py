@@ -26,7 +26,7 @@ from clawrl_gym.judge.votes import Value, gather_until, is_certain, majority, pa
 _SHARE_OF_TIME = 0.9
 """After this share of the deadline a verdict is made of what has come."""
 _AGAIN_TEMPERATURE = 0.6
-"""At least, for a vote that is asked for again: a greedy model would only repeat itself."""
+"""Least temperature for a repeated vote: a greedy model would only repeat itself."""
 _SHORTEST_QUOTE = 200
 _EXCERPT_CHARS = 300
 
@@ -39,7 +39,7 @@ class Vote:
     text: str
     """The end of the answer."""
     fault: str
-    """Why it is no vote, without a word of the answer; empty for one that is."""
+    """Why it is not a vote, without a word of the answer; empty for one that is."""
     retried: bool
 
 
@@ -69,7 +69,7 @@ class ModelJudge:
 
     @classmethod
     def check_config(cls, config: JudgeConfig) -> None:
-        """Raises ConfigError for what is wrong before anything starts."""
+        """Raise ConfigError for what is wrong before anything starts."""
         if not (config.instructions and config.hint_instructions):
             raise ConfigError(
                 "got a judge of type model without instructions, expected those of "
@@ -135,7 +135,7 @@ class ModelJudge:
         ), value is None
 
     async def _one_hint(self, case: Case) -> str | None:
-        """What the model offers as a hint, if anything. Does not raise."""
+        """The hint that the model offers, if any. Does not raise."""
         try:
             completion = await self._complete(
                 self._config.hint_instructions, case, self._config.temperature
@@ -176,7 +176,7 @@ def _is_enough(votes: list[Vote], coming: int, quorum: int) -> bool:
 
 
 def _answers_of(votes: list[Vote], value: Value | None) -> VerdictDetail:
-    """The end of one answer of the majority, and of those that were no votes."""
+    """The end of one answer of the majority, and of those that were not votes."""
     why = next((vote.text for vote in votes if vote.value == value is not None), None)
     unread = [vote.text or vote.fault for vote in votes if vote.value is None]
     detail: VerdictDetail = {}

@@ -1,4 +1,4 @@
-"""What a judge is made of: handed to the `from_config` of judges and of hint sources."""
+"""Parts that the `from_config` of judges and of hint sources is given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class JudgeParts(Protocol):
     """Verdicts shall come with hints of the judge's own."""
 
     def judge(self, name: str, config: JudgeConfig) -> Judge:
-        """Another judge, by name or import path."""
+        """Make another judge, by name or import path."""
         ...
 
     def rules(self, config: JudgeConfig) -> Judge | None:

@@ -14,7 +14,7 @@ Words = Mapping[str, Sequence[str]]
 _NAME = re.compile(r"\{([a-z_]+)\}")
 _ESCAPE = re.compile(r"(\\.)")
 _MAX_WORDS = 100
-"""In one pattern, those inside of words included."""
+"""Most words in one pattern, those inside of words included."""
 
 
 def compiled(

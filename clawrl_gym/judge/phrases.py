@@ -1,4 +1,4 @@
-"""What stands beside what in an answer, whatever endings its words have and whether it has spaces.
+"""Phrases of an answer, in any inflection, and in languages with or without spaces.
 
 A word is its first letters, so that Russian cases and German plurals make no other phrase. Japanese
 and Chinese have no spaces: their words are the runs of one script, and how a sentence ends, where
@@ -25,7 +25,7 @@ _SIGNS = "\u3002.!?\u2026 "
 
 
 def phrases(plain: str) -> set[str]:
-    """Of a text as `spelt` writes it: words, pairs of near ones, the first and the last."""
+    """Phrases of a text as `spelt` writes it: words, pairs of near ones, the first and the last."""
     if _EAST.search(plain):
         return {*_among(_RUN.findall(plain)), *_endings(plain.rstrip(_SIGNS))}
     return set(_among([word[:_STEM_LETTERS] for word in _WORD.findall(plain)]))

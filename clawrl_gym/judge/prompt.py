@@ -1,4 +1,4 @@
-"""What a judge's model reads of a case: everything that others wrote, quoted as data.
+"""The case as a judge's model reads it: everything that others wrote, quoted as data.
 
 Every text stands between two tags that no text can hold, and no text can hold a control token of a
 chat template: what imitates instructions, votes or the end of a turn is only part of a quotation.

@@ -21,7 +21,7 @@ from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.store import Store
 
 _RETRY_S = 5.0
-"""Between tries, while the store cannot be used."""
+"""Seconds between tries, while the store cannot be used."""
 _USER_MESSAGES = 3
 """Newest user messages that a waiting turn keeps; the rest of it would only take memory."""
 
@@ -58,7 +58,7 @@ class JudgeQueue:
 
     @property
     def counters(self) -> Counter[str]:
-        """Since the start: verdicts by name, and turns that were not judged after all."""
+        """Counts since the start: verdicts by name, and turns that were not judged after all."""
         return (
             self._lost if self._verdict_maker is None else self._verdict_maker.counters + self._lost
         )
@@ -144,7 +144,7 @@ class JudgeQueue:
 
 
 def _brief(turn: Turn) -> Turn:
-    """What a judge sees of a turn."""
+    """The part of a turn that a judge sees."""
     user_messages = [message for message in turn.messages if message.get("role") == "user"]
     return replace(
         turn,

@@ -26,7 +26,7 @@ from clawrl_gym.core.redact import hidden
 from clawrl_gym.judge.agreement import Rejudged
 
 REJUDGED_FOLDER = "rejudged"
-"""In a run's folder: a folder for each time that its turns were judged."""
+"""Folder in a run's folder, with a folder for each time that its turns were judged."""
 SETTINGS_FILE = "judge.json"
 VERDICTS_FILE = "verdicts.jsonl"
 FIGURES_FILE = "rejudge.json"
@@ -45,7 +45,7 @@ class RejudgedRecord:
         self.folder = folder
         self._lock: int | None = lock
         self.turns = {turn.turn_id: turn for turn in _each_rejudged(folder)}
-        """By turn."""
+        """Judged turns by id."""
         self._lines = JsonLines(folder / VERDICTS_FILE)
 
     @classmethod
@@ -74,7 +74,7 @@ class RejudgedRecord:
             raise
 
     def add(self, turn: Rejudged) -> None:
-        """Raises StoreError when it cannot be written."""
+        """Write one turn. Raises StoreError when it cannot be written."""
         self._lines.append({"schema": _SCHEMA, **asdict(turn)})
         self.turns[turn.turn_id] = turn
 
@@ -90,7 +90,7 @@ class RejudgedRecord:
             ) from error
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close it; idempotent."""
         self._lines.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -111,7 +111,7 @@ def begun(run: Path, config: RejudgeConfig) -> Path | None:
 
 
 def _settings(config: RejudgeConfig, start: Start) -> dict[str, object]:
-    """What decides the verdicts."""
+    """Settings that decide the verdicts."""
     values = config.model_dump(mode="json", exclude=_SAYS_NOTHING | {"judge"})
     judge = hidden(config.judge.model_dump(mode="json", exclude=_OF_HOW))
     code = {"version": start["versions"].get("clawrl-gym"), "commit": start["commit"]}
@@ -119,14 +119,14 @@ def _settings(config: RejudgeConfig, start: Start) -> dict[str, object]:
 
 
 def _new_folder(parent: Path, name: str) -> Path:
-    """By the second; another one of the same second has a number, too."""
+    """A new folder named by the second; a second one in that second has a number, too."""
     stamp = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     names = (stamp, *(f"{stamp}-{number}" for number in range(2, 1000)))
     return next(parent / one for one in names if not (parent / one).exists())
 
 
 def _read_settings(folder: Path) -> dict[str, object]:
-    """Nothing where there are none, or half of them."""
+    """Read the settings; empty where there are none, or half of them."""
     try:
         settings = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -135,7 +135,7 @@ def _read_settings(folder: Path) -> dict[str, object]:
 
 
 def _each_rejudged(folder: Path) -> list[Rejudged]:
-    """Raises ConfigError for a line of something else."""
+    """Read the judged turns. Raises ConfigError for a line of something else."""
     path = folder / VERDICTS_FILE
     try:
         rows = [

@@ -1,4 +1,4 @@
-"""How much an answer resembles complaints about the reply or praise of it, in whatever words.
+"""Resemblance of an answer to complaints about the reply or praise of it, in whatever words.
 
 One softmax regression of three classes: complaint, praise, and anything else. Most of what people
 say is of the third class, so its written examples are many: new requests, answers to a question of
@@ -44,7 +44,7 @@ _CONTEXT_PLACES = 1 << 6
 _FIRST_SITUATION = _FIRST_CONTEXT + _CONTEXT_PLACES
 _SITUATION_PLACES = 1 << 15
 SIZE = _FIRST_SITUATION + _SITUATION_PLACES
-"""Of the table."""
+"""Size of the table."""
 COMPLAINT_BY_RULE = 0.5
 """Log-odds of a complaint above which a rule's -1 is believed."""
 COMPLAINT = 1.75
@@ -62,12 +62,12 @@ _LONGEST = 5
 _NEAR = 4
 """Words from one to another that is near."""
 _MEANING_LENGTH = 0.6
-"""Of the vector of meanings; that of the letters is 1."""
+"""Length of the vector of meanings; that of the letters is 1."""
 _TAKEN_UP_LENGTH = 0.6
-"""Of the vector of whose the words are."""
+"""Length of the vector of whose the words are."""
 _PHRASE_LENGTH = 0.6
 _SCRIPT_SHARE = 0.6
-"""Of a meaning's value: what it counts for in one script, beside what it counts for in all."""
+"""Weight of a meaning in one script, as a share of its weight in all."""
 _SCRIPTS = (("kana", re.compile("[\u3041-\u30ff]")), ("han", re.compile("[\u3400-\u9fff]")),
             ("cyrillic", re.compile("[\u0400-\u04ff]")))  # fmt: skip
 _CONTEXT_SHARE = 0.3
@@ -80,7 +80,7 @@ _STEM_LETTERS = 5
 _EAST = re.compile("[\u3041-\u30ff\u3400-\u9fff]")
 _READ_CHARS = 160
 _PASTED = re.compile(r"(?<=\w) ?:\s.*", re.DOTALL)
-"""What stands behind a colon."""
+"""Text behind a colon."""
 _WORD = re.compile(r"\w+")
 
 
@@ -124,7 +124,7 @@ def asks(reply: str) -> bool:
 
 
 def compared(text: str) -> str:
-    """What of an answer is compared: what follows a colon is pasted."""
+    """The part of an answer that is compared: text behind a colon is pasted."""
     return _PASTED.sub("", opening_of(text))
 
 

@@ -56,7 +56,7 @@ class RewardModelJudge:
 
 
 def _probability(answer: object) -> float:
-    """Of the last class."""
+    """Probability of the last class."""
     try:
         probability = cast(Any, answer)["data"][0]["probs"][-1]
     except (KeyError, IndexError, TypeError):

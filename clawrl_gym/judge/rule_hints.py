@@ -23,7 +23,7 @@ _CODE = re.compile(_EXIT, re.IGNORECASE)
 _NOTE = re.compile(
     rf"[(\[][^()\[\]\n]*[)\]]\.?|(?:command |process )?{_EXIT}\.?|=+ .* =+", re.IGNORECASE
 )
-"""What terminals, tools and test programs put below the words that say something."""
+"""Lines that terminals, tools and test programs add below the words that matter."""
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _ERROR_WORDS = re.compile(
     r"error|exception|fail|fatal|panic|denied|cannot|can't|unable|invalid|illegal|unknown|unexpected"
@@ -42,7 +42,7 @@ def is_report(text: str) -> bool:
 
 
 def hint_of_report(report: str) -> str:
-    """Of a report with failures; empty when there is nothing to learn from it."""
+    """The hint in a report with failures; empty when it teaches nothing."""
     begin = _REPORT.match(report)
     if begin is None or begin["end"].lower() == "passed":
         return ""
@@ -55,21 +55,21 @@ def hint_of_report(report: str) -> str:
 
 
 def hint_of_error(output: str) -> str:
-    """Of a failed command or tool."""
+    """The hint in the output of a failed command or tool."""
     error = _of_object(output) or _of_lines(output)
     reason = _cut(_line(error), _ERROR_CHARS).rstrip(".")
     return f"It failed: {reason}." if reason else "It failed."
 
 
 def hint_of_words(text: str) -> str:
-    """Of a person's correction: its first sentences; empty when it has no words."""
+    """The hint in a person's correction: its first sentences; empty when it has no words."""
     sentences = _SENTENCE_END.split(_QUOTED.sub("\n", text[:_READ_CHARS]).strip())
     text_of_user = _fitting(map(_line, sentences), " ", _WORDS_CHARS)
     return f"The user said: {text_of_user}" if re.search(r"\w", text_of_user) else ""
 
 
 def _of_lines(output: str) -> str:
-    """The last line about an error; without one the last line that is no note."""
+    """The last line about an error; without one the last line that is not a note."""
     end = output[-_READ_CHARS:]
     stopped = _STOPPED.search(end)
     if stopped:
@@ -83,7 +83,7 @@ def _of_lines(output: str) -> str:
 
 
 def _of_object(output: str) -> str:
-    """What an error object says; empty when the output is none."""
+    """The message of an error object; empty when the output is not one."""
     text = output.strip()
     if not (text.startswith("{") and text.endswith("}")) or len(text) > _READ_CHARS:
         return ""
@@ -117,7 +117,7 @@ def _fitting(parts: Iterable[str], separator: str, most_chars: int) -> str:
 
 
 def _line(text: str) -> str:
-    """On one line, and without anything that a chat template takes for control."""
+    """The text on one line, without anything that a chat template takes for control."""
     plain = _COLOUR.sub("", text)
     printable = "".join(sign if sign.isprintable() else " " for sign in plain)
     return " ".join(as_data(printable).split())

@@ -2,7 +2,7 @@
 
 A failed tool result is -1; one that is known as a success is +1, as weak evidence
 (`judge.tool_success_weight`); of one that no rule knows the judge abstains. Words of a person go
-first: a correction or the same request once more is -1, an acceptance or clearly going on is +1,
+first: a correction or the same request once more is -1, an acceptance or clearly continuing is +1,
 anything else is 0. Thanks are for what the reply said: a reply that only called tools, and failed,
 stays -1. What an environment's checks report at the end goes before what its last command showed.
 
@@ -49,7 +49,7 @@ class RuleJudge:
 
     @classmethod
     def check_config(cls, config: JudgeConfig) -> None:
-        """Raises ConfigError for what is wrong before anything starts."""
+        """Raise ConfigError for what is wrong before anything starts."""
         cls(config)
 
     async def judge(self, case: Case) -> Verdict:
@@ -127,11 +127,11 @@ _WISHLESS = ("restated", "gives_up")
 teach to apologize."""
 _NOTHING = Finding(None, {"rule": "none", "reason": "nothing to judge"})
 _DECIDING_ORDER = (-1, None, 1, 0)
-"""What failed is clear; what was not understood may have failed."""
+"""Order of decision: a failure is clear; what was not understood may have failed."""
 
 
 def _deciding(findings: list[_HintedFinding]) -> list[_HintedFinding]:
-    """Those with the value that decides."""
+    """The findings with the value that decides."""
     values = {each.finding.value for each in findings}
     value = next((value for value in _DECIDING_ORDER if value in values), None)
     return [each for each in findings if each.finding.value == value]
@@ -150,7 +150,7 @@ def _of(case: Case, role: str) -> list[Message]:
 
 
 async def rule_value(rule: Judge | None, case: Case) -> VerdictDetail:
-    """What the rules would say beside a model's verdict: it is noted and decides nothing.
+    """The rules' verdict beside a model's: it is noted and decides nothing.
 
     `rule`: the value of their verdict; nothing when there are none or they fail.
     """

@@ -1,4 +1,4 @@
-"""What servers of models say when they refuse, whoever made them.
+"""Errors with which model servers of any make refuse a request.
 
 OpenAI's, Azure's and the proxies in front of others differ in headers, in where an error stands and
 in its words.
@@ -34,8 +34,8 @@ def is_too_long(text: str) -> bool:
 
 
 def wait_s(headers: Mapping[str, str]) -> float | None:
-    """How long a server wants to be left alone, by `retry-after-ms`, or by `Retry-After` in seconds
-    or as a date; None: it does not say."""
+    """Seconds that a server asks to be left alone, by `retry-after-ms`, or by `Retry-After` in
+    seconds or as a date; None: it does not say."""
     waits = (_number(headers.get(_MILLISECONDS), 1000), _retry_after_s(headers.get("Retry-After")))
     return next((max(wait, 0.0) for wait in waits if wait is not None), None)
 

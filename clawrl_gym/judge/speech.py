@@ -1,4 +1,4 @@
-"""What a person says about the reply before, in any of the declared languages, or that it is not
+"""A person's verdict on the reply before, in any of the declared languages, or that it is not
 understood.
 
 Each language in which the words may be reads them by its own rules. Where they contradict each
@@ -180,7 +180,7 @@ class Speech:
 
 
 def _value(hit: Hit | None, odds: Odds, asked: bool) -> Literal[-1, 1] | None:
-    """What an answer is like; None: neither, or not surely enough."""
+    """The side that an answer resembles; None: neither, or not surely enough."""
     ruled = None if hit is None else hit.value
     complaint = COMPLAINT_BY_RULE if ruled == -1 else COMPLAINT
     if asked:

@@ -11,7 +11,7 @@ import unicodedata
 from clawrl_gym.judge.spelling import spelt
 
 READ_CHARS = 2000
-"""Of a text."""
+"""Characters of a text that are read."""
 LEAST_STEMS = 3
 """A reply of fewer is not compared."""
 STEM_LETTERS = 5
@@ -37,7 +37,7 @@ def stems_of(text: str) -> set[str]:
 
 
 def numbers_of(text: str) -> set[str]:
-    """In one way of writing."""
+    """The numbers of a text, in one spelling."""
     plain = unicodedata.normalize("NFKC", text[:READ_CHARS])
     numbers = (_THOUSANDS.sub("", number) for number in NUMBER.findall(plain))
     return {number.replace(",", ".").lstrip("0") for number in numbers}

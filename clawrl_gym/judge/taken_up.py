@@ -1,4 +1,4 @@
-"""What each word of an answer is to what it answers, beside what it means.
+"""The source of each word of an answer (reply, request or new), beside its meaning.
 
 A longer word is the reply's, the request's, both's or neither's; so is a number. With the meanings
 of the words around them (`concepts.py`) these are the same in every language: a question with
@@ -29,7 +29,7 @@ from clawrl_gym.judge.stems import (
 )
 
 _WORD_SIGN, _NUMBER_SIGN = "@", "#"
-"""What the names of an answer's words and numbers begin with; no meaning's does."""
+"""First characters of the names of an answer's words and numbers; no meaning's name has them."""
 _STEPS = 4
 """Shares of letters that are told apart."""
 _PIECE = 3
@@ -66,7 +66,7 @@ def taken_up(text: str, request: str, reply: str) -> set[str]:
 
 
 def _covered(plain: str, request: str, reply: str) -> Iterator[str]:
-    """How many of an answer's letters stand in the request and in the reply in the same order."""
+    """Letters of an answer that stand in the request and in the reply in the same order."""
     pieces = _pieces(plain)
     if not pieces:
         return

@@ -1,4 +1,4 @@
-"""What an answer in JSON says of itself: whether what was asked for was done.
+"""The outcome that an answer in JSON reports: whether the call was carried out.
 
 Fields are read as the field's clients and services write them: OpenClaw, MCP, JSON-RPC, GraphQL,
 problem details, the error bodies of web services. An object that carries data of its own (an order
@@ -39,7 +39,7 @@ _GRANTED = _words(
     "approved allowed permitted granted authorized authorised accepted confirmed consented booked"
     " executed applied delivered sent"
 )
-"""What is false of a call that was not let through, or was not carried out."""
+"""Words that are false of a call that was not let through, or was not carried out."""
 _DECISION = _words("decision verdict approval permission behavior behaviour action answer choice")
 _REFUSALS = _words(
     "deny denied reject rejected decline declined refuse refused disapproved veto vetoed no never"
@@ -117,7 +117,7 @@ class Fields:
         named: frozenset[str] = frozenset(),
         named_states: frozenset[str] = frozenset(),
     ) -> Outcome | None:
-        """What the answer says of the call; None when it does not say, or says both.
+        """The outcome of the call by the answer; None when it does not say, or says both.
 
         A JSON file is an object too: of a file only what is nothing but an error counts. What the
         tool's name has (`named`), as in {"blocked": true} of block_user, is no failure of it, nor
@@ -168,7 +168,7 @@ class Fields:
         )
 
     def _list_failed(self, values: list[object], depth: int) -> bool:
-        """Of several answers any one that failed; of records that are data none."""
+        """Whether any one of several answers failed; records of data never count."""
         answers = [value for value in values if isinstance(value, dict)]
         if not answers or len(answers) < len(values):
             return False
@@ -210,7 +210,7 @@ def _ended_badly(answer: Json) -> bool:
 
 
 def output_that_ended_well(answer: object) -> str | None:
-    """What a command printed, as its answer tells beside an exit code of 0; None otherwise."""
+    """The output of a command whose answer has an exit code of 0; None otherwise."""
     if not isinstance(answer, dict):
         return None
     fields = {_plain(key): inner for key, inner in answer.items()}
@@ -223,7 +223,7 @@ def output_that_ended_well(answer: object) -> str | None:
 
 
 def _says_failed(fields: Json) -> bool:
-    """By a field that stands for the call."""
+    """Whether a field that stands for the call says that it failed."""
     if any(_is_error(key, value) for key, value in fields.items()):
         return True
     if any(_is_false(fields[key]) for key in _DONE & fields.keys()):
@@ -339,7 +339,7 @@ def _is_empty(answer: Json) -> bool:
 
 
 def _holds_something(found: object) -> bool:
-    """Of a search; some put what was found, and how much, in an object of its own."""
+    """Whether a search found something; some put hits and their count in an object of its own."""
     return bool(found) and not (isinstance(found, dict) and _is_empty(found))
 
 

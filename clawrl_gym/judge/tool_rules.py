@@ -1,4 +1,4 @@
-"""What a tool's result says about the call: fields of JSON first, then patterns at its ends.
+"""The verdict of a tool's result on the call: fields of JSON first, then patterns at its ends.
 
 A failure is clear in whatever form clients and services write it. A success is known only where the
 result says so, or is what the tool is known to give; of anything else nothing is known. A result
@@ -46,16 +46,16 @@ _LOGGED = re.compile(
     r"\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?"
     r"(?![^\s\]])|\[ *\d+\.\d+\] |(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
 )
-"""How a line of a log or of a chat begins: with the time."""
+"""The time at the beginning of a line of a log or chat."""
 _CHECKS = re.compile(
     r"(?:^|_)(?:check|scan|lint|valid|verif|audit|detect|diagnos|inspect|test|plagiar|monitor"
     r"|conflict|duplicate|error|problem|issue|fail|alert|incident|blocker|diff|compare)"
 )
-"""In the names of tools that look for what should not be there."""
+"""Names of tools that look for what should not be there."""
 _WORD = re.compile(r"[^\s;|&()\"'`<>]+")
 _COMPLAINS = re.compile(r"^(?:\S*/)?([\w.+-]+): ", re.MULTILINE)
 _SHELL_NAMES = frozenset(("bash", "sh", "zsh", "dash", "sudo", "ssh", "timeout"))
-"""Who complains of a command, beside its programs."""
+"""Programs that complain of a command, beside its own."""
 _CLIENTS = frozenset(
     ("git", "gh", "docker", "podman", "kubectl", "oc", "npm", "pip", "pip3", "apt", "brew")
 )
@@ -70,10 +70,10 @@ _CONTRADICTION = Finding(
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """What a result came back to."""
+    """The tool call that a result came back to."""
 
     name: str
-    """Of the tool; empty when it is not known."""
+    """Name of the tool; empty when it is not known."""
     command: str
     """The command that it ran; empty for other tools."""
     named: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class ToolUse:
 
     @property
     def plain_name(self) -> str:
-        """In small letters, without a server's name: `mcp__files__readFile` is read_file."""
+        """Its name in lower case, without a server's name: `mcp__files__readFile` is read_file."""
         return _CAPITAL.sub("_", _SERVER.sub("", self.name)).lower().replace("-", "_")
 
 
@@ -102,7 +102,7 @@ def results_by_call(reply: Message, results: list[Message]) -> list[tuple[ToolUs
 
 
 def shown_output(reply: Message, output: str) -> tuple[ToolUse, str]:
-    """What an environment shows after a reply in words, whose one code block is the command."""
+    """The command and its output, where a reply in words has one code block."""
     blocks = _BLOCK.findall(text_of(reply))
     command = blocks[0].strip() if len(blocks) == 1 else ""
     return ToolUse("", command, named_by("", command)), output
@@ -280,7 +280,7 @@ class _ToolRule:
 
 
 def _ends(text: str) -> str:
-    """What lines are looked for in: whole lines only."""
+    """The text that lines are looked for in: whole lines only."""
     if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
         return text
     return f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:].partition(chr(10))[2]}"
@@ -291,7 +291,7 @@ def _optional(pattern: str | None, words: Words) -> re.Pattern[str] | None:
 
 
 def _unwrapped(text: str) -> str:
-    """Without the element that a client puts around a whole result."""
+    """The text without the element that a client puts around a whole result."""
     element = _ELEMENT.fullmatch(text)
     return element["inside"].strip() if element else text
 

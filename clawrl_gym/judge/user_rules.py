@@ -1,4 +1,4 @@
-"""What a person's answer says about the reply before it, by the rules of one language.
+"""The verdict of a person's answer on the reply before it, by the rules of one language.
 
 Only the opening is read, clause by clause. Quotations, code, and text pasted behind a colon are
 left out: they are what the person talks about, not what the person says. The request said once more
@@ -20,7 +20,7 @@ from clawrl_gym.judge.patterns import Words, compiled
 
 _KEY = "judge.words"
 _READ_CHARS = 4000
-"""Of an answer, before its quotations are taken out."""
+"""Characters of an answer that are read, before its quotations are removed."""
 _OPENING_CHARS = 300
 _STRAIGHT = str.maketrans(
     "\u2018\u2019\u02bc\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\u00a1\u00bf",
@@ -76,7 +76,7 @@ _LONGEST = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How a language is written, so that one spelling stands for all."""
+    """The spelling of a language, reduced so that one form stands for all."""
 
     fold: tuple[tuple[str, str], ...] = ()
     """Spellings that are the same."""
@@ -102,7 +102,7 @@ class Hit:
     rule: str
     value: Literal[-1, 0, 1]
     words: str
-    """What it matched."""
+    """The words that it matched."""
     lasting: bool = False
     """The person wants something for the future, too."""
     otherwise: bool = False
@@ -124,7 +124,7 @@ class UserRules:
         self._rules = [_UserRule(name, rule, words, writing) for name, rule in replies.items()]
 
     def takes_back(self, opening: str) -> bool:
-        """Whether an answer's opening asks for amends or names a damage: it is no praise then."""
+        """Whether an answer's opening asks for amends or names a damage: it is not praise then."""
         return self._taken_back.search(self._writing.folded(opening)) is not None
 
     def find(self, opening: str, after_question: bool) -> Hit | None:
@@ -198,12 +198,12 @@ class _UserRule:
 
 
 def opening_of(text: str) -> str:
-    """What is read of an answer."""
+    """The opening of an answer, which is all that is read."""
     return own_words(text)[:_OPENING_CHARS]
 
 
 def own_words(text: str) -> str:
-    """What a person says in a text: quotations left out, straight quotation marks."""
+    """A person's own words in a text: without quotations, and with straight quotation marks."""
     plain = unicodedata.normalize("NFKC", text[:_READ_CHARS]).translate(_STRAIGHT)
     while wrapped := _WRAPPED.fullmatch(plain):
         plain = wrapped[2]

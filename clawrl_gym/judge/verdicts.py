@@ -37,8 +37,8 @@ class VerdictMaker:
         self._timeout_s = config.timeout_s
         self._room = asyncio.Semaphore(config.concurrency)
         self.counters: Counter[str] = Counter()
-        """Since the start: verdicts by value (positive, neutral, negative) and abstentions; `hints`
-        (verdicts with one), `hints_asked`, `hints_refused`; `votes`, `votes_invalid`,
+        """Counts since the start: verdicts by value (positive, neutral, negative) and abstentions;
+        `hints` (verdicts with one), `hints_asked`, `hints_refused`; `votes`, `votes_invalid`,
         `votes_retried`; `agree` and `disagree` with the rules, where both are clear."""
 
     async def verdict(self, turn: Turn, next_state: list[Message]) -> Verdict:
@@ -108,7 +108,7 @@ def _counted(verdict: Verdict) -> Counter[str]:
 
 
 def _number(value: object) -> int:
-    """Of a detail that a judge of one's own may have written in another way."""
+    """A number in a detail, which a custom judge may have written in another way."""
     return value if isinstance(value, int) else 0
 
 

@@ -24,10 +24,10 @@ T = TypeVar("T")
 _VOTE = re.compile(r"[+-]?1(?:\.0+)?|0(?:\.0+)?")
 _BOXED = r"\boxed"
 _IN_BOX = re.compile(r"\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
-"""Its content, with what it nests itself."""
+"""Content of a LaTeX box, with nested braces."""
 _STYLE = re.compile(r"\\[a-zA-Z]+\s*\{(.*)\}", re.DOTALL)
 _SPACE = re.compile(r"\\[ ,;:!]|[${}()\\~]")
-"""How LaTeX writes space and brackets."""
+"""LaTeX's forms of space and brackets."""
 _SIGNS = str.maketrans({
     **dict.fromkeys("\u2212\u2013\u2014\u2010\u2011\ufe63\uff0d", "-"),
     **dict.fromkeys("\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u300c\u300d", '"'),
@@ -77,7 +77,7 @@ def parse_vote(completion: Completion) -> Value | None:
 
 
 def answer_of(completion: Completion) -> str | None:
-    """What stands after the reasoning; None for an answer that is cut off or still reasons."""
+    """The text after the reasoning; None for an answer that is cut off or still reasons."""
     if not completion.finished:
         return None
     answer = _ENDS.split(completion.text)[-1]
@@ -121,7 +121,7 @@ def _json_of(text: str) -> object:
 
 
 def _in_fields(fields: object, depth: int = 0) -> Iterator[float | None]:
-    """The numbers of fields that a vote may have; None for one that is no number."""
+    """The numbers of fields that a vote may have; None for one that is not a number."""
     if not isinstance(fields, dict) or depth > _DEEPEST:
         return
     for name, value in fields.items():

@@ -1,4 +1,4 @@
-"""What a model can do, as far as its files say: for a dry run, and for what an environment asks."""
+"""Abilities of a model by its files: for a dry run, and for the demands of an environment."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """Of a model that is here."""
+    """Abilities of a local model."""
 
     template: TemplateReport | None
-    """None: it cannot be rendered with plain texts."""
+    """Report on the chat template; None: it cannot be rendered with plain texts."""
     pictures: bool
     context: int | None
     """Tokens; None where its configuration is silent."""
     end_tokens: tuple[str, ...]
-    """At which a reply ends."""
+    """Tokens at which a reply ends."""
 
     @property
     def shows_tools(self) -> bool:
-        """Of a template that nobody can read here it is believed."""
+        """Whether it shows tools; assumed for a template that cannot be read here."""
         return self.template is None or self.template.shows_tools
 
     @property
@@ -54,7 +54,7 @@ class Abilities:
 
 
 def abilities_of(folder: Path) -> Abilities | None:
-    """None where there is no model."""
+    """Abilities of a folder's model; None where there is none."""
     if not (folder / "config.json").is_file():
         return None
     return Abilities(

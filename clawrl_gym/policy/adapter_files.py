@@ -24,7 +24,7 @@ ADAPTER = "adapter"
 """Folder of a checkpoint's adapter."""
 ADAPTER_WEIGHTS, ADAPTER_SETTINGS = "adapter_model.safetensors", "adapter_config.json"
 BEFORE_NAMES = "base_model.model."
-"""What PEFT writes before the name of every tensor of an adapter."""
+"""Prefix that PEFT writes before the name of every tensor of an adapter."""
 _UNKNOWN_FORMS = ("use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern")
 """Settings that change the sum in ways that nothing here writes."""
 
@@ -45,13 +45,13 @@ class AdapterFiles:
         settings = json.loads((self.folder / ADAPTER_SETTINGS).read_text("utf-8"))
         strange = [name for name in _UNKNOWN_FORMS if settings.get(name)]
         if strange:
-            raise ValueError(f"{self.folder} is no plain adapter: it has {', '.join(strange)}")
+            raise ValueError(f"{self.folder} is not a plain adapter: it has {', '.join(strange)}")
         rank, alpha = int(settings["r"]), float(settings["lora_alpha"])
         return alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
 
 
 class Deltas:
-    """What an adapter adds to weights, by the names that the base's files have for them."""
+    """An adapter's changes of weights, by the names that the base's files have for them."""
 
     def __init__(self, adapter: AdapterFiles, names: Mapping[str, str]) -> None:
         """`names`: weights that the files call otherwise than the adapter does. Raises ValueError
@@ -64,7 +64,7 @@ class Deltas:
         layers = {name.rpartition(".lora_")[0] for name in self._tensors}
         weights = {layer: f"{layer.removeprefix(BEFORE_NAMES)}.weight" for layer in layers}
         self.left = {names.get(weight, weight): layer for layer, weight in weights.items()}
-        """Those that were not taken yet."""
+        """Deltas that were not taken yet."""
 
     def add_to(self, weight: Tensor, name: str) -> Tensor:
         """The sum, in float32; a weight that the adapter leaves alone as it is."""
@@ -112,7 +112,7 @@ def write_sum(
 
 
 def _type(name: str | None) -> torch.dtype | None:
-    """None for what is no element type of weights, such as `auto`."""
+    """The torch type; None for what is not an element type of weights, such as `auto`."""
     import torch
 
     found = getattr(torch, name or "", None)

@@ -27,22 +27,22 @@ from clawrl_gym.policy.adapter_files import ADAPTER_SETTINGS, ADAPTER_WEIGHTS
 from clawrl_gym.policy.serving_folder import PUT, Take
 
 SHARED_NAME = "policy"
-"""How an engine knows the run's own adapter, which is the OWNER's and all others' who have none."""
+"""An engine's name of the run's own adapter: the OWNER's and of all others who have none."""
 MOST_VERSIONS = 4
-"""Of one user, alive at a time: the newest, the one that is about to be, and some that end."""
+"""Most versions of one user alive at a time: the newest, the next one, and some that end."""
 FILES = (ADAPTER_SETTINGS, ADAPTER_WEIGHTS)
 _OTHER_ADAPTERS, _MOST_ADAPTERS = 3, 32
 
 
 def adapter_slots(config: PolicyConfig, users: int = 0) -> int:
-    """How many adapters an engine answers with at a time, where so many users have their own."""
+    """Adapters that an engine answers with at a time, where so many users have their own."""
     if config.max_adapters != "auto":
         return config.max_adapters
     return min(max(users, 1) + _OTHER_ADAPTERS, _MOST_ADAPTERS)
 
 
 def adapter_name(user: str, version: int) -> str:
-    """What an engine calls it. Raises PolicyError for a user's name that cannot be one."""
+    """An engine's name of an adapter. Raises PolicyError for an impossible user's name."""
     wrong = wrong_name(user) if user != OWNER else None
     if wrong is not None:
         raise PolicyError(f"an adapter cannot be named: {wrong}")
@@ -51,7 +51,7 @@ def adapter_name(user: str, version: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What answers a request: whose adapter, and which version of it."""
+    """The adapter that answers a request: whose it is, and its version."""
 
     user: str
     version: int
@@ -65,7 +65,7 @@ class Adapter:
     version: int
     folder: Path
     requests: int = 0
-    """Those that it answers now."""
+    """Number of requests that it answers now."""
     is_over: bool = False
     """A newer one serves: it leaves with its last request."""
 
@@ -93,11 +93,11 @@ class Adapters:
 
     @property
     def alive(self) -> list[Adapter]:
-        """What an engine that starts has to load, the oldest first."""
+        """Adapters that an engine has to load when it starts, the oldest first."""
         return list(self._alive.values())
 
     def newest(self, user: str = OWNER) -> Served:
-        """What a request of this user that begins now is answered with."""
+        """The adapter that answers a request of this user that begins now."""
         adapter = self._newest.get(user) or self._newest.get(OWNER)
         return Served(OWNER, 0) if adapter is None else Served(adapter.user, adapter.version)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EngineCapabilities:
-    """Of a class of engines, known before one is made. What is not declared is not asked of it."""
+    """Capabilities of an engine class, known before one is made. Undeclared ones are not used."""
 
     token_ids: bool = False
     """It samples from the ids that it is given, and tells the ids that it sampled."""
     logprobs: bool = False
-    """Of each sampled token, under the distribution that it was sampled from."""
+    """Log-probs of each sampled token, under the distribution that it was sampled from."""
     weights: bool = False
     """It loads new weights while it serves, and names the version that sampled each token."""
     adapter_ranks: tuple[int, ...] = ()

@@ -1,8 +1,8 @@
-"""What a model's chat template shows and does with earlier turns, found by rendering short chats.
+"""Report on a model's chat template and its treatment of earlier turns, from rendering short chats.
 
-Where a prompt goes on from the one before it and the reply, a conversation is one sequence to be
-trained; else each turn is one of its own, and costs its whole prompt again. What a template does
-not show, such as tools, the model never sees.
+Where a prompt continues the one before it and the reply, a conversation is one sequence to be
+trained; else each turn is one of its own, and costs its whole prompt again. Whatever a template
+does not show, such as tools, the model never sees.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _TOOLS = [
 
 @dataclass(frozen=True, slots=True)
 class TemplateReport:
-    """Of one template; texts, not tokens."""
+    """Report on one template; texts, not tokens."""
 
     extends: bool
     """The prompt after a reply begins with the prompt before it, and the reply."""
     extends_with_tools: bool
     keeps_thoughts: bool
-    """Those of a reply that another message of a person follows."""
+    """Whether thoughts stay in a reply that another message of a person follows."""
     ends: str
-    """What stands after a reply."""
+    """Text after a reply."""
     shows_tools: bool = True
     shows_thoughts: bool = True
-    """Its models think before they speak, or their thoughts have a place."""
+    """Whether its models think before they speak, or their thoughts have a place."""
     takes_system: bool = True
     """False: it refuses a system message, or leaves it out."""
     own_system: str = ""
@@ -56,7 +56,7 @@ class TemplateReport:
         return self.ends.startswith(tuple(tokens))
 
     def notes(self, end_tokens: Collection[str]) -> Iterator[str]:
-        """What is worth knowing before a run. `end_tokens`: those at which a reply ends."""
+        """Notes for people before a run. `end_tokens`: those at which a reply ends."""
         if not self.extends:
             yield (
                 "the chat template writes earlier turns otherwise than they were sampled: each "
@@ -81,7 +81,7 @@ class TemplateReport:
 
 
 def read_template(folder: Path) -> TemplateReport | None:
-    """Of a model's folder; None without a template, or where it cannot be rendered like this."""
+    """Read a model's folder; None without a template, or where it cannot be rendered like this."""
     source = template_source(folder)
     return None if source is None else look_at(source, settings_of(folder))
 
@@ -150,7 +150,7 @@ def template_source(folder: Path) -> str | None:
 
 
 def settings_of(folder: Path) -> Mapping[str, object]:
-    """What the folder says of its tokenizer."""
+    """The folder's tokenizer settings."""
     return _object(folder / "tokenizer_config.json")
 
 
@@ -171,7 +171,7 @@ def _goes_on(before: str, after: str) -> bool:
 
 
 def _only_in(text: str, other: str) -> str:
-    """What of a text the other one has something else for."""
+    """The part of a text for which the other one has something else."""
     start = shared_prefix(text, other)
     rest, others = text[start:], other[start:]
     return rest[: len(rest) - shared_suffix(rest, others)].strip()

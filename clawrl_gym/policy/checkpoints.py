@@ -16,16 +16,16 @@ from pathlib import Path
 from clawrl_gym.core.errors import ConfigError
 
 CHECKPOINTS = "checkpoints"
-"""Of a run's folder."""
+"""Folder of checkpoints in a run's folder."""
 KEPT_MODEL = "model"
-"""Of a run's folder: the model that it began with, where that was another run's checkpoint."""
+"""In a run's folder: the model that it began with, where that was another run's checkpoint."""
 WEIGHTS = "model.safetensors"
 LEARNER = "learner"
 """Folder of the learner's own state in a checkpoint."""
 
 
 def checkpoint_dir(checkpoints: Path, version: int) -> Path:
-    """Where the checkpoint after update `version` lies, or will."""
+    """Folder of the checkpoint after update `version`, existing or not."""
     return checkpoints / f"{version:06d}"
 
 
@@ -68,7 +68,7 @@ def pinned(model: str) -> str:
 
 
 def why_missing(model: str) -> str | None:
-    """What is wrong with the path of a model that is not there; None when it is no path here."""
+    """Why a model's path does not exist; None when it is not a path here."""
     folder = Path(model).expanduser()
     run = run_of(model)
     if run is not None and (run / CHECKPOINTS).is_dir():

@@ -1,4 +1,4 @@
-"""What engine and learner compute on: CPU or GPU, as installed programs and this machine allow."""
+"""The device of engine and learner: CPU or GPU, as installed programs and this machine allow."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def has_gpu() -> bool:
 
 
 def visible_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES names, else the numbers of all NVIDIA devices."""
+    """Devices in CUDA_VISIBLE_DEVICES, else the numbers of all NVIDIA devices."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name.strip() for name in visible.split(",") if name.strip()]

@@ -14,7 +14,7 @@ from clawrl_gym.policy.chat_template import read_template, settings_of, token_te
 
 
 def end_tokens(folder: Path) -> tuple[str, ...]:
-    """Their texts, the tokenizer's own first; ids whose text cannot be told are left out."""
+    """Texts of end tokens, the tokenizer's own first; ids whose text is unknown are left out."""
     own = token_text(settings_of(folder), "eos_token")
     texts = _texts(folder)
     named = (texts.get(number) for number in _ids(folder))
@@ -48,7 +48,7 @@ def end_token_problems(folder: Path) -> Iterator[str]:
 
 
 def _ids(folder: Path) -> list[int]:
-    """As vLLM takes them: of the model's configuration where there is none for generating."""
+    """Ids as vLLM takes them: of the model's configuration where there is none for generating."""
     for name in ("generation_config.json", "config.json"):
         if (folder / name).is_file():
             ids = _object(folder / name).get("eos_token_id")

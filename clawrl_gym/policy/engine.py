@@ -32,16 +32,16 @@ WithPictures = Callable[[list[Message]], list[Message]]
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """What one engine is made of."""
+    """Settings and files of one engine."""
 
     config: PolicyConfig
-    """Its own: its port, its share of a GPU."""
+    """Its own configuration: its port, its share of a GPU."""
     model: Path | None
     """Folder of `policy.model`; None where its class loads none."""
     folder: Path
     """For what it serves from. It need not be there."""
     log: Path
-    """Where what it says is kept."""
+    """Log file of its output."""
     on_phase: OnPhase
     hold: Hold = nullcontext
     """Entered while its requests are paused."""
@@ -51,18 +51,18 @@ class EngineSetup:
     """The form of the `adapters` that it serves; None: it serves weights."""
     adapters: Adapters | None = None
     host: str = LOOPBACK
-    """Where it listens, if it does."""
+    """Host where it listens, if it does."""
     key: str | None = None
-    """Of its server, if it has one; None: it makes one."""
+    """API key of its server, if it has one; None: it makes one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How clients of an engine ask it."""
+    """Address and key for clients of an engine."""
 
     max_connections: int
     with_pictures: WithPictures | None = None
-    """None: it is shown none."""
+    """Puts pictures into messages; None: it is shown none."""
     unspoken: Sequence[int] = ()
     """Ids that stand for pictures and are never sampled."""
 
@@ -72,18 +72,18 @@ class Engine(Protocol):
     anything else of the run; changes of its weights are never interleaved."""
 
     label: ClassVar[str] = "engine"
-    """What it is called in messages; in small letters, the name of its log."""
+    """Its name in messages; in lower case, the name of its log."""
     capabilities: ClassVar[EngineCapabilities] = EngineCapabilities()
 
     @classmethod
     def problems(cls, config: PolicyConfig, model: Path | None) -> Iterable[str]:
-        """What would keep it from serving, a line each; nothing heavy is imported, nothing
-        started. `model` None: it is still to be downloaded, or the class loads none."""
+        """Reasons why it could not serve, a line each; nothing heavy is imported, nothing started.
+        `model` None: it is still to be downloaded, or the class loads none."""
         return ()
 
     @classmethod
     def device(cls, configured: ConfiguredDevice) -> Device:
-        """What it and the learner compute on. Raises ConfigError."""
+        """The device of it and the learner. Raises ConfigError."""
         return torch_device(configured)
 
     @classmethod
@@ -93,7 +93,7 @@ class Engine(Protocol):
 
     @property
     def alive(self) -> bool:
-        """It has answered, and is there: what becomes current now must be loaded by it."""
+        """Whether it has answered, and is there: what becomes current now must be loaded by it."""
         ...
 
     @property
@@ -134,7 +134,7 @@ class Engine(Protocol):
         raise self._unable("weights")
 
     def of_version(self, version: int) -> Path:
-        """Where weights that it has taken in lie on this machine."""
+        """Local folder of weights that it has taken in."""
         raise self._unable("weights")
 
     async def switch(self, version: int) -> float:
@@ -143,11 +143,11 @@ class Engine(Protocol):
         raise self._unable("weights")
 
     async def settle(self) -> None:
-        """What is served stays so: older weights may go."""
+        """Make the served version final: older weights may go."""
         raise self._unable("weights")
 
     async def renew(self, version: int, weights: Path) -> None:
-        """Start it anew with weights that it did not take."""
+        """Restart it with weights that it did not take."""
         raise self._unable("weights")
 
     # Of those with `adapter_ranks`.
@@ -167,7 +167,7 @@ class Engine(Protocol):
 
     @property
     def base_url(self) -> str:
-        """Where it answers. Raises PolicyUnavailable while that is nowhere."""
+        """Its address. Raises PolicyUnavailable while it has none."""
         raise self._unable("nodes")
 
     @classmethod

@@ -10,13 +10,13 @@ from clawrl_gym.policy.engine import Engine, EngineSetup
 
 
 def engine_class(config: PolicyConfig) -> type[Engine]:
-    """Raises ConfigError for one that is not there, or does not fit."""
+    """The configured class. Raises ConfigError for one that is not there, or does not fit."""
     found: type[Engine] = ENGINES.resolve(config.engine).target
     return found
 
 
 def engine_options(config: PolicyConfig) -> BaseModel | None:
-    """Those of the configured class; None where it takes none. Raises ConfigError."""
+    """Options of the configured class; None where it takes none. Raises ConfigError."""
     return ENGINES.resolve(config.engine).options(config.options)
 
 

@@ -1,6 +1,6 @@
 """EngineHost: one engine on a machine that shares nothing with the driver but a network.
 
-Its model is found here or sent, its weights come as shipments. All that it writes lies in a folder
+Its model is found here or sent, its weights come as transfers. All that it writes lies in a folder
 of its own, which the next host on this machine deletes when this one could not.
 """
 
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.core.errors import PolicyError, ShipmentError, boundary
+from clawrl_gym.core.errors import PolicyError, TransferError, boundary
 from clawrl_gym.core.files import cache_root
 from clawrl_gym.core.log_files import full_files
 from clawrl_gym.core.scratch import Scratch
-from clawrl_gym.core.shipment import Get, Shipment, receive
+from clawrl_gym.core.transfer import Get, Transfer, receive
 from clawrl_gym.policy.engine import Engine, EngineSetup
 from clawrl_gym.policy.engine_classes import make_engine
 from clawrl_gym.policy.model_cache import ModelCache
@@ -32,7 +32,7 @@ _ENGINES = "engines"
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What an engine has to tell."""
+    """News of an engine."""
 
     phases: tuple[str, ...]
     log: bytes
@@ -53,13 +53,13 @@ class EngineHost:
         cache: Path | None = None,
         news_s: float = _NEWS_S,
     ) -> None:
-        """It listens at `address`; `get` fetches the chunks of shipments. After `news_s` with
-        nothing to tell it says so."""
+        """Host an engine at `address`; `get` fetches the chunks of transfers. After `news_s`
+        without news it says so."""
         cache = cache or cache_root()
         self._get = get
         self._news_s = news_s
         self._address = address
-        with boundary(ShipmentError, f"making a folder for an engine in {cache}"):
+        with boundary(TransferError, f"making a folder for an engine in {cache}"):
             (cache / _ENGINES).mkdir(parents=True, exist_ok=True, mode=0o700)
             self._scratch = Scratch("engine", cache / _ENGINES)
         self._finder = ModelFinder(ModelCache(cache / "models"))
@@ -90,14 +90,14 @@ class EngineHost:
         self._model = await asyncio.to_thread(self._finder.find, source)
         return self._model is not None
 
-    async def take_model(self, shipment: Shipment) -> None:
-        """Raises ShipmentError."""
-        self._model = await asyncio.to_thread(self._finder.take, shipment, self._get)
+    async def take_model(self, transfer: Transfer) -> None:
+        """Receive the model. Raises TransferError."""
+        self._model = await asyncio.to_thread(self._finder.take, transfer, self._get)
 
-    async def start(self, version: int, weights: Shipment | None) -> str:
+    async def start(self, version: int, weights: Transfer | None) -> str:
         """Serve the model's own weights, or others; returns the URL once it answers.
 
-        Raises ConfigError, PolicyError or ShipmentError.
+        Raises ConfigError, PolicyError or TransferError.
         """
         if self._model is None:
             raise PolicyError("got no model to serve, expected find_model or take_model before")
@@ -111,8 +111,8 @@ class EngineHost:
         self._watching = asyncio.create_task(engine.watch())
         return engine.base_url
 
-    async def stage(self, version: int, weights: Shipment) -> None:
-        """Take weights in, not yet served. Raises ShipmentError or PolicyError."""
+    async def stage(self, version: int, weights: Transfer) -> None:
+        """Take weights in, not yet served. Raises TransferError or PolicyError."""
         engine = self._started()
         folder = await self._received(version, weights)
         await engine.stage(version, folder, "share")
@@ -123,12 +123,12 @@ class EngineHost:
         return await self._started().switch(version)
 
     async def settle(self) -> None:
-        """What is served stays so: older weights may go."""
+        """Make the served version final: older weights may go."""
         await self._started().settle()
 
     async def news(self, phases: int, log_bytes: int) -> News:
-        """What is new to one who has heard so many phases and read so much of the log; waits some
-        seconds for something. An answer that is lost is given again.
+        """News for a caller who has heard so many phases and read so much of the log; waits some
+        seconds for any. A lost answer is given again.
 
         Raises what the engine died of when it is not started again.
         """
@@ -150,8 +150,8 @@ class EngineHost:
         self._has_news.set()
 
     def _log_after(self, position: int) -> bytes:
-        """What the engine has written there, and no more than a network takes at once. Full files
-        go long after they have been read."""
+        """The engine's log after a position, no more than a network takes at once. Full files go
+        long after they have been read."""
         for path in full_files(self._log_path):
             if path not in self._full_logs:
                 self._full_logs[path] = self._log_start
@@ -174,7 +174,7 @@ class EngineHost:
         self._finder.close()
         await asyncio.to_thread(self._scratch.remove)
 
-    async def _received(self, version: int, weights: Shipment) -> Path:
+    async def _received(self, version: int, weights: Transfer) -> Path:
         folder = self._scratch.path / f"received-{version}"
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         await asyncio.to_thread(receive, weights, folder, self._get)

@@ -24,7 +24,7 @@ _REMEMBERED = 100_000
 
 
 class HasMetrics(Protocol):
-    """What a fleet needs of its policies."""
+    """The part of a policy that a fleet needs."""
 
     async def metrics(self) -> dict[str, float]: ...
 
@@ -33,7 +33,7 @@ P = TypeVar("P", bound=HasMetrics)
 
 
 class Fleet(Generic[P]):
-    """Which policy answers which session."""
+    """Assigns sessions to policies."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class Fleet(Generic[P]):
     def _settle(self, session_id: str, old: int | None) -> int:
         """A home for the session: the policy with the fewest sessions."""
         at = range(len(self._policies))
-        well = [i for i in at if not self._left_out(i)] or [min(at, key=self._back_s.__getitem__)]
-        home = min(well, key=self._sessions.__getitem__)
+        healthy = [i for i in at if not self._left_out(i)] or [min(at, key=self._back_s.__getitem__)]
+        home = min(healthy, key=self._sessions.__getitem__)
         if old is not None:
             self._sessions[old] -= 1
         self._homes[session_id] = home
@@ -125,12 +125,12 @@ class Fleet(Generic[P]):
 
 
 async def _readings(policies: Iterable[HasMetrics]) -> list[dict[str, float] | BaseException]:
-    """Of those that answer soon; when none has, of the first that does."""
+    """Metrics of those that answer soon; when none has, of the first that does."""
     asking = [asyncio.ensure_future(policy.metrics()) for policy in policies]
     try:
-        _, silent = await asyncio.wait(asking, timeout=_READING_S)
-        while silent and not any(_has_answered(one) for one in asking):
-            _, silent = await asyncio.wait(silent, return_when=asyncio.FIRST_COMPLETED)
+        _, unresponsive = await asyncio.wait(asking, timeout=_READING_S)
+        while unresponsive and not any(_has_answered(one) for one in asking):
+            _, unresponsive = await asyncio.wait(unresponsive, return_when=asyncio.FIRST_COMPLETED)
         return [one.exception() or one.result() for one in asking if one.done()]
     finally:
         for one in asking:

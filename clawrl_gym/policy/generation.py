@@ -1,4 +1,4 @@
-"""What goes into the engine and what comes out: sampling settings, ids, log-probs, versions.
+"""Inputs and outputs of the engine: sampling settings, ids, log-probs, versions.
 
 Every sampled token has a log-prob or an explicit None, and a weight version.
 """
@@ -21,14 +21,14 @@ from clawrl_gym.core.types import (
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How one reply is drawn."""
+    """Sampling settings of one reply."""
 
     temperature: float
     top_p: float
     max_tokens: int
     """Longest reply; the context may end it sooner."""
     seed: int | None = None
-    """None draws from the engine's own stream."""
+    """Seed; None draws from the engine's own stream."""
     stop: tuple[str, ...] = ()
     """Texts that end the reply; the ids keep them, the message does not."""
     stop_token_ids: tuple[int, ...] = ()
@@ -81,7 +81,7 @@ class Sampling:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether another server can go on with a reply as the first one would have: it takes what
+        """Whether another server can continue a reply as the first one would have: it takes what
         was sampled for a part of the prompt, which these settings do not look at."""
         return not (self.presence_penalty or self.frequency_penalty or self.bad_words)
 
@@ -97,7 +97,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What the engine sampled, exactly."""
+    """The engine's exact output."""
 
     prompt_ids_T: list[int]
     sampled_ids_T: list[int]
@@ -126,23 +126,23 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What came of a chat that was rendered, generated and parsed in one request."""
+    """Result of a chat that was rendered, generated and parsed in one request."""
 
     prompt_ids_T: list[int]
     """UNKNOWN_ID for each where the engine tells none: then nothing can be joined to it."""
     whole: tuple[Generation, Message] | None
-    """None: the prompt does not begin as it had to, and nothing was generated."""
+    """The reply; None: the prompt does not begin as it had to, and nothing was generated."""
 
 
 class ToolCallDelta(ToolCall):
     """A piece of a tool call."""
 
     index: int
-    """Of the call in its reply."""
+    """Index of the call in its reply."""
 
 
 class Delta(TypedDict, total=False):
-    """What a piece adds to the reply, in the OpenAI wire form; empty while a parser holds back."""
+    """A piece's addition to the reply, in the OpenAI wire form; empty while a parser holds back."""
 
     content: str
     reasoning_content: str
@@ -162,14 +162,15 @@ class Piece:
     generation: Generation | None = None
     """The whole one, on the last piece only."""
     versions_T: list[int] = field(default_factory=list)
-    """Of the ids, for a reply that breaks off; empty when the engine tells them with the end."""
+    """Versions of the ids, for a reply that breaks off; empty when they come with the end."""
     prompt_ids_T: list[int] | None = None
-    """On the first piece of `stream_chat`, which has no other ids."""
+    """Prompt ids on the first piece of `stream_chat`, which has no other ids."""
 
 
 LEAST_TEMPERATURE = 0.1
-"""Below it replies are not trained on: they are almost greedy, vLLM draws the coldest of them in
-another way, and 1 / temperature multiplies the rounding of the engine's logits."""
+"""Temperature below which replies are not trained on: they are almost greedy, vLLM draws the
+coldest of them in another way, and 1 / temperature multiplies the rounding of the engine's
+logits."""
 UNSPOKEN_BIAS = -100.0
 """Added to the logits of ids that stand for pictures, where they are sampled and where they are
 learned from."""
@@ -177,7 +178,7 @@ learned from."""
 _USUAL = {s.name: s.default for s in fields(Sampling) if s.default is not MISSING}
 D = TypeVar("D", Delta, Message)
 _OURS = {"unread_calls", "reading_notes"}
-"""What only we know of a reply."""
+"""Fields of a reply that only this package knows."""
 
 
 def for_clients(part: D) -> D:

@@ -138,7 +138,7 @@ def run(argv: list[str], variables: dict[str, str], what: str) -> subprocess.Com
 
 
 def ended(done: subprocess.CompletedProcess[str]) -> str:
-    """How a process that failed has ended, in a line."""
+    """The end of a failed process, in a line."""
     if done.returncode < 0:
         return f"ended by signal {-done.returncode}; the machine may be out of memory"
     lines = [line.strip() for line in (done.stderr or "").splitlines() if line.strip()]

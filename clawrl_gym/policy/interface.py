@@ -1,4 +1,4 @@
-"""What a policy is to those who use it, and what several with the same weights are."""
+"""Interface of a policy for its users, and of several with the same weights."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Policy(Protocol):
         version: int,
         user: str = "",
         prompt_ids: list[int] | None = None,
-        after: Sequence[int] = (),
+        required_prefix: Sequence[int] = (),
         request_id: str | None = None,
     ) -> ChatReply:
         """Render a chat, sample a reply and read it, in one call: it is what the deltas of a stream
         make together.
 
-        Nothing is generated when the prompt does not begin with `after`: the caller decides on it,
-        and calls again with `prompt_ids`, which are taken as they are.
+        Nothing is generated when the prompt does not begin with `required_prefix`: the caller
+        decides on it, and calls again with `prompt_ids`, which are taken as they are.
         """
         ...
 
@@ -62,12 +62,12 @@ class Policy(Protocol):
         version: int,
         user: str = "",
         request_id: str | None = None,
-        already: Sequence[Piece] = (),
+        resume_from: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]:
         """Sample a reply, piece by piece; the last piece holds it whole. `body` None: plain text.
 
-        Closing the iterator aborts the generation. `already` are the pieces of a reply that
-        another engine began: this one goes on where they end.
+        Closing the iterator aborts the generation. `resume_from` are the pieces of a reply that
+        another engine began: this one continues where they end.
         """
         ...
 
@@ -78,18 +78,18 @@ class Policy(Protocol):
         *,
         version: int,
         user: str = "",
-        after: Sequence[int] = (),
+        required_prefix: Sequence[int] = (),
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]:
         """`render` and `stream` in one call.
 
-        The first piece has the prompt ids. When they do not begin with `after`, it is the only
-        one: nothing was generated, and the caller decides on the prompt.
+        The first piece has the prompt ids. When they do not begin with `required_prefix`, it is the
+        only one: nothing was generated, and the caller decides on the prompt.
         """
         ...
 
     async def metrics(self) -> dict[str, float]:
-        """What an engine that answers knows of itself, as far as it knows: requests `running` and
+        """Metrics of an engine that answers, as far as it has them: requests `running` and
         `waiting`, `kv_usage` (0 to 1), since its start `tokens` sampled, `prompt_tokens` read,
         `requests` that ended and its `preemptions`; `contexts` that fit into its cache at full
         length. Raises PolicyError where it does not answer."""
@@ -112,8 +112,9 @@ class EngineClient(Policy, Protocol):
         ...
 
     async def logprobs(self, ids: list[int], *, version: int, user: str = "") -> list[float]:
-        """Of all ids but the first, as the weights say without any setting of the sampling; read
-        afresh, whatever a cache holds. Raises PolicyError where the engine has no `probe`."""
+        """Log-probs of all ids but the first, by the weights alone without sampling settings;
+        computed afresh, whatever a cache holds. Raises PolicyError where the engine has no
+        `probe`."""
         ...
 
     async def close(self) -> None:
@@ -139,7 +140,7 @@ class Policies(Protocol):
 
 
 class VersionInUse(Protocol):
-    """What answers a request. Of weights for all, `version` grows while they are swapped."""
+    """Version that answers a request. For weights of all, `version` grows with each swap."""
 
     @property
     def user(self) -> str: ...
@@ -149,7 +150,7 @@ class VersionInUse(Protocol):
 
 
 class Versions(Protocol):
-    """Which version answers whom."""
+    """The version that answers each user."""
 
     def use(self, user: str = "") -> AbstractContextManager[VersionInUse]:
         """The newest of this user's, for as long as a request takes."""

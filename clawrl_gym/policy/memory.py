@@ -1,4 +1,4 @@
-"""What vLLM keeps in memory, part by part, by arithmetic from the model's shape."""
+"""Memory of vLLM, part by part, by arithmetic from the model's shape."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ measured here."""
 
 @dataclass(frozen=True, slots=True)
 class EngineMemory:
-    """Of one vLLM, in GiB."""
+    """Memory of one vLLM, in GiB."""
 
     weights: float
     adapters: float
@@ -48,7 +48,7 @@ def engine_memory(
 
 
 def served_bytes(policy: PolicyConfig, shape: ModelShape) -> int:
-    """Of a parameter in vLLM."""
+    """Bytes of a parameter in vLLM."""
     return DTYPE_BYTES.get(shape.dtype if policy.dtype == "auto" else policy.dtype, 4)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from clawrl_gym.core.shipment import Get, Manifest, Shipment, receive
+from clawrl_gym.core.transfer import Get, Manifest, Transfer, receive
 
 LIMIT_BYTES = 100 << 30
 _LOCK = ".lock"
@@ -67,9 +67,9 @@ class ModelCache:
         os.close(descriptor)
         return None
 
-    def take(self, shipment: Shipment, get: Get) -> CachedModel:
-        """The model, received unless it is here by now. Raises ShipmentError."""
-        manifest = shipment.manifest
+    def take(self, transfer: Transfer, get: Get) -> CachedModel:
+        """The model, received unless it is here by now. Raises TransferError."""
+        manifest = transfer.manifest
         folder = self._root / manifest.digest
         descriptor = self._lock(
             manifest.digest, fcntl.LOCK_EX
@@ -78,7 +78,7 @@ class ModelCache:
             if not _is_whole(folder, manifest):
                 shutil.rmtree(folder, ignore_errors=True)
                 self._make_room(manifest.size_bytes)
-                receive(shipment, folder, get)
+                receive(transfer, folder, get)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         except BaseException:
             os.close(descriptor)
@@ -158,12 +158,12 @@ def _check_room(folder: Path, size_bytes: int) -> None:
 
 
 def _digest_of(folder: Path) -> str:
-    """Of a model's folder, or of what a fetch that was cut off has left."""
+    """Digest of a model's folder, or of the rest of a fetch that was cut off."""
     return folder.name.removeprefix(".").removesuffix(".partial")
 
 
 def _is_whole(folder: Path, manifest: Manifest) -> bool:
-    """By sizes: contents were compared when it came."""
+    """Whether all files have their sizes: contents were compared when it came."""
     try:
         return all(
             (folder / file.name).stat().st_size == file.size_bytes for file in manifest.files

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.shipment import Get, Manifest, Shipment, manifest_of
+from clawrl_gym.core.transfer import Get, Manifest, Transfer, manifest_of
 from clawrl_gym.policy.model_cache import CachedModel, ModelCache
 from clawrl_gym.policy.models import HUB_ID, at_commit
 from clawrl_gym.policy.weights import files_beside_weights, weight_files
@@ -61,9 +61,9 @@ class ModelFinder:
             return None
         return folder if _is_same(folder, source.manifest) else None
 
-    def take(self, shipment: Shipment, get: Get) -> Path:
-        """The model's folder, from what was sent. Raises ShipmentError."""
-        self._cached = self._cache.take(shipment, get)
+    def take(self, transfer: Transfer, get: Get) -> Path:
+        """The model's folder, from what was sent. Raises TransferError."""
+        self._cached = self._cache.take(transfer, get)
         return self._cached.folder
 
     def close(self) -> None:

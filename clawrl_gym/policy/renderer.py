@@ -21,7 +21,7 @@ from clawrl_gym.policy.special_tokens import SpecialTokenMask
 
 
 class ChatRenderer:
-    """Of one model's folder."""
+    """Renders chats with one model's folder."""
 
     def __init__(self, folder: Path) -> None:
         from transformers import AutoTokenizer
@@ -49,7 +49,7 @@ class ChatRenderer:
         return found
 
     def turns(self, chat: Chat, session_id: str) -> list[Turn]:
-        """Its replies that are imitated, in order. Raises BadRow, and ConfigError for a model
+        """Turns of the replies to imitate, in order. Raises BadRow, and ConfigError for a model
         without a chat template."""
         masks: dict[str, str] = {}
         messages = self._specials.mask(chat.messages, masks)
@@ -78,7 +78,7 @@ class ChatRenderer:
         return self._turn(session_id, 0, ids_T[:shared], ids_T[shared:], chat)
 
     def prompt_ids(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        """Of a request, as the policy's server renders it."""
+        """Prompt ids of a request, as the policy's server renders it."""
         masks: dict[str, str] = {}
         masked = self._specials.mask(list(messages), masks), self._specials.mask(list(tools), masks)
         return self._specials.ids(self._render(*masked, {}, asks=True), masks)
@@ -137,7 +137,7 @@ class ChatRenderer:
             raise BadRow(f"refused by the chat template ({why})") from error
 
     def _check_written(self, chat: Chat, messages: list[Message], tools: list[Tool]) -> None:
-        """Raises BadRow for tools, or calls of them, that the chat template leaves out."""
+        """Raise BadRow for tools, or calls of them, that the chat template leaves out."""
         calls = any(message.get("tool_calls") for message in messages)
         if not calls and not tools:
             return
@@ -175,7 +175,7 @@ def _without_calls(messages: Sequence[Message]) -> list[Message]:
 
 
 def _end_ids_in(folder: Path) -> list[object]:
-    """As vLLM reads them: those of the generation's configuration, else of the model's."""
+    """End ids as vLLM reads them: those of the generation's configuration, else of the model's."""
     try:
         generation = json.loads((folder / "generation_config.json").read_text("utf-8"))
     except (OSError, ValueError):

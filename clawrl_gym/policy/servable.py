@@ -21,7 +21,7 @@ _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 
 
 def model_problems(folder: Path, policy: PolicyConfig) -> Iterator[str]:
-    """What would keep an engine from serving this model with these settings, a line each."""
+    """Reasons why an engine could not serve this model with these settings, a line each."""
     config = model_config(folder)
     yield from _quantization_problems(folder, config)
     yield from _weight_problems(folder, config)
@@ -35,7 +35,7 @@ def model_problems(folder: Path, policy: PolicyConfig) -> Iterator[str]:
 
 
 def setting_problems(policy: PolicyConfig) -> Iterator[str]:
-    """What is wrong whatever the model is."""
+    """Settings that are wrong for any model."""
     longest = policy.sampling.max_tokens
     if longest >= policy.max_model_len:
         yield (
@@ -98,7 +98,7 @@ def _tokenizer_problems(folder: Path) -> Iterator[str]:
 
 
 def _text_part(config: Mapping[str, object]) -> Mapping[str, object]:
-    """Of a model that sees, the part about text; else the whole."""
+    """The text part of a vision-language model's configuration; else the whole."""
     text = config.get("text_config")
     return text if isinstance(text, dict) else config
 

@@ -44,21 +44,21 @@ from clawrl_gym.policy.interface import MODEL_NAME, EngineClient
 from clawrl_gym.policy.serving_folder import Take
 
 _AGAIN_S = 300.0
-"""Until a server that was given up is tried again, while others serve."""
+"""Seconds until a server that was given up is tried again, while others serve."""
 _ROOM_S = 600.0
-"""How long a publication waits for the requests of older versions to end."""
+"""Seconds that a publication waits for the requests of older versions to end."""
 _LINGER_S = 30.0
-"""How long the files of an adapter stay after its last request: an engine may be just ending it."""
+"""Seconds that an adapter's files outlive its last request: an engine may be just ending it."""
 
 T = TypeVar("T")
 MakeEngine = Callable[[EngineSetup], Engine]
 """Makes an engine, which is started later."""
-Prove = Callable[[EngineClient], Awaitable[None]]
+Verify = Callable[[EngineClient], Awaitable[None]]
 """Looks whether an engine has what was published. Raises NotServed when it has not."""
 
 
 class PolicyServers:
-    """As many servers as `config.servers` says."""
+    """The run's engines: as many servers as `config.servers` says."""
 
     model_name = MODEL_NAME
 
@@ -83,7 +83,7 @@ class PolicyServers:
         `gpus`: those of this machine that are theirs; None: all.
         """
         self.adapters = None if adapter is None else Adapters(serving_dir / "adapters")
-        """Those that are served; None: weights are."""
+        """Adapters that are served; None: weights are."""
         self._publishing_for: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._leaving: set[asyncio.Task[None]] = set()
         if self.adapters is not None:
@@ -200,12 +200,12 @@ class PolicyServers:
         await _all([self._keep(engine) for engine in self.engines])
 
     async def publish(
-        self, version: int, weights: Path, take: Take = "copy", prove: Prove | None = None
+        self, version: int, weights: Path, take: Take = "copy", verify: Verify | None = None
     ) -> float:
         """Serve `weights` as `version` everywhere; the longest pause of a server, in seconds.
 
         The weights are taken once. PolicyError when no server takes them, NotServed when what one
-        serves is not what `prove` expects: all serve the old ones then. A server that alone cannot
+        serves is not what `verify` expects: all serve the old ones then. A server that alone cannot
         take them is started again with them.
         """
         async with self._publishing:
@@ -228,7 +228,7 @@ class PolicyServers:
                     )
                     await engine.renew(version, whole[0].of_version(version))
             try:
-                await self._prove(prove)
+                await self._verify(verify)
             except NotServed:
                 await asyncio.gather(*(engine.switch(previous) for engine in self.engines))
                 raise
@@ -243,14 +243,14 @@ class PolicyServers:
         folder: Path,
         take: Take = "copy",
         user: str = OWNER,
-        prove: Prove | None = None,
+        verify: Verify | None = None,
     ) -> None:
         """Answer this user's requests that begin from now on with version `version` of their
         adapter, a folder of PEFT; `""` is the run's own, for all who have none.
 
         Nobody pauses: requests that have begun keep their version. Waits while too many older
         versions have requests. PolicyError when a server does not take it, NotServed when there is
-        no room or what one serves is not what `prove` expects: the older version goes on.
+        no room or what one serves is not what `verify` expects: the older version stays.
         """
         adapters = self.adapters
         assert adapters is not None
@@ -259,7 +259,7 @@ class PolicyServers:
             adapter = await adapters.stage(user, version, folder, take)
             try:
                 await _all([engine.load_adapter(adapter) for engine in self.engines])
-                await self._prove(prove)
+                await self._verify(verify)
             except BaseException:
                 adapters.discard(adapter)
                 raise
@@ -267,21 +267,21 @@ class PolicyServers:
             if user == OWNER:
                 self._version = version
 
-    async def _prove(self, prove: Prove | None) -> None:
-        """Of all engines that are there; one that is not takes what is current by itself."""
-        if prove is None:
+    async def _verify(self, verify: Verify | None) -> None:
+        """Check all engines that are there; one that is not takes the current weights by itself."""
+        if verify is None:
             return
         for engine in self.engines:
             if not engine.alive:
                 continue
             client = engine.connect(Connection(2))
             try:
-                await prove(client)
+                await verify(client)
             finally:
                 await client.close()
 
     async def measure(self, ask: Callable[[EngineClient], Awaitable[T]]) -> T | None:
-        """What the first engine that is there answers; None when none is."""
+        """The answer of the first engine that is there; None when none is."""
         engine = next((engine for engine in self.engines if engine.alive), None)
         if engine is None:
             return None
@@ -297,7 +297,7 @@ class PolicyServers:
         self.adapters.withdraw(user)
 
     def _leave(self, adapter: Adapter) -> None:
-        """Nobody is answered with it any more."""
+        """Remove an adapter that answers nobody any more."""
         task = asyncio.ensure_future(self._forget(adapter))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
@@ -317,12 +317,12 @@ class PolicyServers:
             except (PolicyError, ConfigError) as error:
                 if not any(sibling.alive for sibling in self.engines):
                     raise
-                self._on_phase(f"{error}; the other servers go on")
+                self._on_phase(f"{error}; the other servers continue")
             await asyncio.sleep(_AGAIN_S)
 
     @contextmanager
     def _while_paused(self) -> Iterator[None]:
-        """Hold once, from the first server that is paused until the last one goes on."""
+        """Hold once, from the first server that is paused until the last one resumes."""
         self._paused += 1
         if self._paused == 1:
             self._holding = self._hold()

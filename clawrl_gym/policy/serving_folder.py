@@ -34,7 +34,7 @@ class ServingFolder:
 
     @property
     def current(self) -> Path:
-        """What it is started from and reloads from."""
+        """The folder that it is started from and reloads from."""
         return self._root / "current"
 
     @property
@@ -60,7 +60,7 @@ class ServingFolder:
             self.switch(version)
 
     def of_version(self, version: int) -> Path:
-        """Where the weights of a version lie."""
+        """Folder of a version's weights."""
         return self._root / f"v{version}"
 
     def stage(self, version: int, weights: Path, take: Take = "copy") -> None:

@@ -20,34 +20,34 @@ from clawrl_gym.policy.weights import layer_shapes, shapes, weight_files
 Layers = Mapping[str, list[list[int]]]
 """Weights' shapes of linear layers that an adapter can stand beside, by the layers' names."""
 HUB_MODELS = Path(__file__).with_name("hub_models.json")
-"""What the presets' models say in their config.json, for whoever has not downloaded them."""
+"""The config.json values of the presets' models, for use before they are downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What memory depends on."""
+    """The parts of a model that its memory depends on."""
 
     parameters: int
     layers: int
-    """Of the decoder."""
+    """Layers of the decoder."""
     hidden: int
     """Width of a layer; 0 where the configuration does not say."""
     queries: int
-    """All heads together."""
+    """Width of the queries of all heads together."""
     keys: int
-    """The same of keys, and of values."""
+    """Width of the keys, and of the values, of all heads together."""
     inner: int
-    """Between the two halves of a layer's perceptron; of all experts that a token meets."""
+    """Width between the halves of a layer's perceptron; of all experts that a token meets."""
     vocab: int
     caching_layers: int
-    """Those that keep keys and values of all tokens."""
+    """Layers that keep keys and values of all tokens."""
     linear: Layers
     dtype: str = "auto"
     """Element type that the configuration names."""
 
     @property
     def linear_parameters(self) -> int:
-        """Of the layers that an adapter can stand beside, and that 4 bits can stand for."""
+        """Parameters of the layers that can have an adapter, or 4 bits."""
         return sum(prod(shape) for several in self.linear.values() for shape in several)
 
     @property
@@ -57,7 +57,7 @@ class ModelShape:
 
 
 def shape_of_folder(folder: Path) -> ModelShape:
-    """Of a model that is here; counts are those of its files' headers."""
+    """Shape of a local model; counts are those of its files' headers."""
     files = weight_files(folder)
     counted = sum(prod(shape) for shape in shapes(files).values())
     return replace(
@@ -66,7 +66,7 @@ def shape_of_folder(folder: Path) -> ModelShape:
 
 
 def shape_of_hub_model(model: str) -> ModelShape | None:
-    """Of a model that is not here; None for one that no preset names."""
+    """Shape of a model that is not here; None for one that no preset names."""
     known: dict[str, dict[str, object]] = json.loads(HUB_MODELS.read_text("utf-8"))
     return shape_of_config(known[model]) if model in known else None
 
@@ -87,7 +87,7 @@ def parameters_of(model: str) -> int | None:
 
 
 def shape_of_config(config: Mapping[str, object]) -> ModelShape:
-    """By what a config.json says."""
+    """Shape by a config.json."""
     text = _part(config, "text_config") or config
     hidden, layers = _number(text, "hidden_size"), _number(text, "num_hidden_layers")
     heads = _number(text, "num_attention_heads") or 1
@@ -159,7 +159,7 @@ def _layer(
 
 
 def _vision_layers(config: Mapping[str, object]) -> Iterator[tuple[str, list[int]]]:
-    """Of the part that sees, as Qwen's models have it."""
+    """Layers of the vision part, as Qwen's models have it."""
     vision = _part(config, "vision_config")
     width, inner = _number(vision, "hidden_size"), _number(vision, "intermediate_size")
     for _ in range(_number(vision, "depth")):

@@ -33,7 +33,7 @@ class AddedToken(Protocol):
 
 
 class Tokenizer(Protocol):
-    """What is needed of a Hugging Face tokenizer."""
+    """The used part of a Hugging Face tokenizer."""
 
     @property
     def all_special_tokens(self) -> list[str]: ...
@@ -93,7 +93,7 @@ class SpecialTokenMask:
         return self._plain_ids[text]
 
     def _encode(self, texts: list[str]) -> Iterator[list[int]]:
-        """In one call: a call for each text would be slow."""
+        """Encode texts in one call: a call for each text would be slow."""
         filled = [text for text in texts if text]
         tokenizer = self._tokenizer
         ids = iter(tokenizer(filled, add_special_tokens=False)["input_ids"] if filled else [])

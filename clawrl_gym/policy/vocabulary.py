@@ -8,7 +8,7 @@ from clawrl_gym.core.errors import ConfigError
 
 
 def check_vocabulary(teacher: str, policy: str) -> None:
-    """Raises ConfigError unless both models, by folder or Hugging Face id, share all tokens."""
+    """Raise ConfigError unless both models, by folder or Hugging Face id, share all tokens."""
     teacher_tokens, policy_tokens = _tokens(teacher), _tokens(policy)
     different = next(
         (

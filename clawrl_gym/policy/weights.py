@@ -8,7 +8,7 @@ from typing import TypedDict
 
 SUFFIXES = (".safetensors", ".safetensors.index.json")
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Of an element, by the names that a model's config.json gives to element types."""
+"""Bytes of an element, by the names of element types in a model's config.json."""
 _OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _OF_THESE_WEIGHTS = (
     "README.md", "recipe.json", "training_args.json", "trainer_state.json", "all_results.json",
@@ -19,7 +19,7 @@ _HEADER_LIMIT_BYTES = 100 * 2**20
 
 
 class TensorHeader(TypedDict):
-    """What a safetensors file says of a tensor."""
+    """Header of a tensor in a safetensors file."""
 
     dtype: str
     shape: list[int]
@@ -27,7 +27,7 @@ class TensorHeader(TypedDict):
 
 
 def weight_files(weights: Path) -> dict[str, Path]:
-    """By the names that engines look for: one file, or the shards of a folder with their index.
+    """Weight files by the names that engines look for: one, or a folder's shards with their index.
 
     Raises FileNotFoundError, or ValueError for a file that is not whole.
     """
@@ -66,8 +66,8 @@ def shapes(files: dict[str, Path]) -> dict[str, list[int]]:
 
 
 def layer_shapes(files: dict[str, Path]) -> dict[str, list[list[int]]]:
-    """Of the linear layers that an adapter can stand beside: their weights' shapes, by the last
-    part of their names (`q_proj`)."""
+    """Shapes of the linear layers that can have an adapter, by the last part of their names
+    (`q_proj`)."""
     layers: dict[str, list[list[int]]] = {}
     for name, shape in shapes(files).items():
         *path, layer, last = name.split(".") if name.count(".") > 1 else ["", "", ""]

@@ -39,11 +39,11 @@ class WheelModel:
     member: str
     """The GGUF file's name in the wheel."""
     sha256: str
-    """Of that file."""
+    """SHA-256 of that file."""
     size_bytes: int
-    """Of the folder that is made of it, roughly."""
+    """Rough size of the folder that is made of it."""
     hub_id: str = ""
-    """Of the model that was packed; a model card names it."""
+    """Id of the model that was packed; a model card names it."""
 
 
 WHEEL_MODELS: Mapping[str, WheelModel] = MappingProxyType(

@@ -22,7 +22,7 @@ import yaml
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.files import cache_root, replace_text
-from clawrl_gym.core.shipment import manifest_of
+from clawrl_gym.core.transfer import manifest_of
 from clawrl_gym.policy.adapter_files import ADAPTER, AdapterFiles, Deltas, write_sum
 from clawrl_gym.policy.checkpoints import KEPT_MODEL, WEIGHTS, run_of
 from clawrl_gym.policy.model_cache import CachedModel, ModelCache
@@ -41,9 +41,9 @@ class Base:
     """The frozen model that an adapter was trained beside."""
 
     folder: str
-    """Where the learner had it."""
+    """The learner's folder of it."""
     digest: str
-    """Of its files of weights."""
+    """Digest of its files of weights."""
     dtype: str
     """Element type of the weights in the learner."""
     names: dict[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Base:
 
     @classmethod
     def read(cls, checkpoint: Path) -> Base | None:
-        """None where the checkpoint does not say. Raises ValueError."""
+        """Read a checkpoint's base; None where it does not say. Raises ValueError."""
         path = checkpoint / _BASE
         if not path.is_file():
             return None
@@ -70,7 +70,7 @@ def holds_adapter(folder: Path) -> bool:
 
 
 def digest_of(model: Path) -> str:
-    """Of a model's weights: the same wherever the same files lie. Reads all of them, once."""
+    """Digest of a model's weights: equal for equal files anywhere. Reads all of them, once."""
     files = weight_files(model)
     stats = tuple((name, str(path), *_stamp(path)) for name, path in sorted(files.items()))
     return _digest(stats)

@@ -1,1 +1,1 @@
-"""What is checked and told before anything starts."""
+"""Checks and notices before anything starts."""

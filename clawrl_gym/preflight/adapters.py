@@ -1,4 +1,4 @@
-"""How what a run trains reaches the engines: as weights, or as adapters beside frozen ones."""
+"""The way of trained weights to the engines: as weights, or as adapters beside frozen ones."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from clawrl_gym.preflight.workload import GPU_EAGER_TOKENS_PER_S, workload_of
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 _COMPILE_S = 100.0
-"""Of a first start on an H200; measured as more than this."""
+"""Seconds of compiling at a first start on an H200; measured as more than this."""
 _CACHED_S = 30.0
-"""With what an earlier run compiled: graphs are captured anew. Not measured."""
+"""Seconds with an earlier run's compiled code: graphs are captured anew. Not measured."""
 _SAVED = 0.5
 """Share of the time of eager generation that graphs save: an assumption. The GPU was busy 4 to 12 %
 of that time."""
@@ -44,7 +44,7 @@ def with_compiling(
         return _with(config, is_eager=True), None
     if isinstance(config, ServeConfig):
         return _with(config, is_eager=False), (
-            "policy.enforce_eager=false: a service has no end, so that compiling pays back"
+            "policy.enforce_eager=false: a service has no end, so compiling pays off"
         )
     tokens = workload_of(config, measured).generated_tokens
     eager_s = tokens / GPU_EAGER_TOKENS_PER_S

@@ -100,7 +100,7 @@ def _gives_hints(judge: JudgeConfig) -> bool:
 
 
 def _without_effect(trainer: TrainerConfig) -> Iterator[str]:
-    """What would change nothing, in silence."""
+    """Settings that would silently change nothing."""
     if trainer.loss.type in _LIKE_PPO and trainer.minibatches == 1:
         yield (
             f"got trainer.loss.type={trainer.loss.type} with trainer.minibatches=1, expected at "
@@ -183,7 +183,7 @@ def _forms(config: CommandConfig) -> Iterator[str]:
 
 
 def _program(agent: AgentConfig) -> Iterator[str]:
-    """Of type=harness; a placeholder such as {agents} is filled in by each episode."""
+    """Problems of type=harness; a placeholder such as {agents} is filled in by each episode."""
     if agent.command and "{" not in agent.command[0] and shutil.which(agent.command[0]) is None:
         yield (
             f"got agent.command={agent.command}, expected a program that is there: "

@@ -1,6 +1,7 @@
-"""What an environment asks of the model that acts in it: tools, pictures, a system message.
+"""Demands of an environment on the model that acts in it: tools, pictures, a system message.
 
-A model that never sees a tool would play on and solve nothing: that is said before a run begins.
+A model that never sees a tool would play on and solve nothing: that is reported before a run
+begins.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ def unmet(
     able: Abilities | None,
     key: str = "",
 ) -> Iterator[str]:
-    """What the model cannot do of it, with what to do instead; nothing of a model that is not here.
+    """Demands that the model does not meet, with what to do instead; none for a model that is not
+    here.
 
-    `key`: what stands before the environment's keys on the command line.
+    `key`: prefix of the environment's keys on the command line.
     """
     yield from _unmet_by_engine(policy, env, agent, key)
     if able is None:
@@ -74,7 +76,7 @@ def unmet(
 def _unmet_by_engine(
     policy: PolicyConfig, env: EnvConfig, agent: AgentConfig, key: str
 ) -> Iterator[str]:
-    """What the engine cannot do of it, whatever the model can."""
+    """Demands that the engine does not meet, whatever the model can do."""
     engine = engine_class(policy).capabilities
     if env.shows_pictures and not engine.pictures:
         yield (
@@ -92,7 +94,7 @@ def _unmet_by_engine(
 
 
 def unseen_tools(env: EnvConfig, able: Abilities | None) -> Iterator[str]:
-    """What is no mistake and worth knowing, of an environment with tools in some of its tasks."""
+    """Notes, which are not errors, on an environment with tools in some of its tasks."""
     if env.tool_use == "some" and able is not None and not able.shows_tools:
         yield (
             f"env={env.type} has tools in some tasks, and the chat template shows the model none "

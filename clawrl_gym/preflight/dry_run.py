@@ -1,4 +1,4 @@
-"""What `dry_run=true` says of a command that may start: processes, work, memory, disk, time."""
+"""Report of `dry_run=true` on a command that may start: processes, work, memory, disk, time."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeCon
 from clawrl_gym.core import provenance
 from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.policy.shipped import SHIPPED
-from clawrl_gym.preflight.cards import card_lines, cards_here, memory_lines
 from clawrl_gym.preflight.demands import demands
+from clawrl_gym.preflight.gpu_fit import gpu_fit_lines, gpus_here, memory_lines
 from clawrl_gym.preflight.model_plan import ModelPlan
-from clawrl_gym.preflight.needs import GIB
 from clawrl_gym.preflight.preflight import Preflight
+from clawrl_gym.preflight.requirements import GIB
 from clawrl_gym.preflight.workload import measured_episodes, seconds_of, workload_of
 from clawrl_gym.run_folder.folder import free_bytes
 
 AnyPreflight = Preflight[RunConfig] | Preflight[ServeConfig] | Preflight[EvaluateConfig]
 _EPISODES_PER_S = {"terminal": 30.0, "toolcall": 26.0, "conversation": 20.0, "gui": 3.0, "swe": 1.5}
-"""Of the shipped models on two cores, learning included; see docs/measured.md."""
+"""Episodes per second of shipped models on two cores, learning included: docs/measured.md."""
 _MEASURED_CORES = 2
 _START_S = 40.0
 _SMALL_PARAMETERS = 50e6
@@ -30,10 +30,10 @@ def plan_lines(plan: AnyPreflight, preparations: Sequence[str] = ()) -> Iterator
     """A line for each thing that would be started or used, and what was said on the way."""
     config = plan.config
     if plan.is_complete:
-        yield "nothing is wrong, and nothing would be started:"
+        yield "Configuration is valid. Nothing would be started:"
         yield from (f"  note       {note}" for note in plan.notes)
         return
-    yield "nothing is wrong; would be started:"
+    yield "Configuration is valid. This run would start:"
     yield f"  processes  {', '.join(_processes(config, plan.model))}"
     if plan.model is not None:
         yield f"  model      {_model(config, plan.model)}"
@@ -72,7 +72,7 @@ def _model(config: CommandConfig | EvaluateConfig, model: ModelPlan) -> str:
 
 
 def _abilities(config: CommandConfig | EvaluateConfig, model: ModelPlan) -> Iterator[str]:
-    """What the model can do, and what the environments ask of it."""
+    """The abilities of the model, and the demands of the environments on it."""
     able = model.abilities
     for line in able.words() if able else ():
         yield f"  can        {line}"
@@ -122,7 +122,7 @@ def _resources(plan: AnyPreflight, model: ModelPlan) -> Iterator[str]:
     for line in memory_lines(needs):
         yield f"    {line}"
     if isinstance(plan.config, CommandConfig) and model.shape is not None and _is_large(model):
-        for line in card_lines(plan.config, model.shape, cards_here()):
+        for line in gpu_fit_lines(plan.config, model.shape, gpus_here()):
             yield f"    {line}"
     folder = plan.folder.path
     free_gib = free_bytes(folder) / GIB
@@ -130,7 +130,7 @@ def _resources(plan: AnyPreflight, model: ModelPlan) -> Iterator[str]:
 
 
 def _measured(plan: AnyPreflight) -> int:
-    others = sum(len(other.tasks) for other in plan.other_envs)
+    others = sum(len(other.tasks) for other in plan.extra_evaluations)
     return measured_episodes(plan.config, len(plan.heldout), others)
 
 
@@ -148,21 +148,21 @@ def _time(plan: AnyPreflight) -> str:
     rate = _episodes_per_s(config)
     if config.policy.model in SHIPPED and rate is not None:
         seconds = _START_S + episodes / rate * _MEASURED_CORES / cores
-        return f"about {_duration(seconds)} on {cores} cores with nothing else to do"
+        return f"about {_duration(seconds)} on {cores} cores with no other load"
     if plan.model.shape is None:
-        return "not known before the model is here"
+        return "not known before the model is downloaded"
     shape, device = plan.model.shape, plan.model.device
     work = workload_of(config, _measured(plan))
     seconds = _START_S + 4 * shape.parameters / _READ_BYTES_PER_S
     seconds += seconds_of(work, shape, device, config, cores)
     return (
         f"very roughly {_duration(seconds)}, with replies of half of policy.sampling.max_tokens: "
-        "nobody has measured this model here, and a run says what is left from its first update on"
+        "this model is not measured here; a run estimates its time left from the first update on"
     )
 
 
 def _episodes_per_s(config: RunConfig | EvaluateConfig) -> float | None:
-    """None where somebody else's environment is among them."""
+    """Episodes per second; None where somebody else's environment is among them."""
     if isinstance(config, EvaluateConfig):
         return _EPISODES_PER_S.get(config.env.type)
     domains = config.domains.values()

@@ -44,7 +44,7 @@ def endpoint_look(problems: Problems, endpoint: EndpointConfig) -> list[str]:
 
 
 def _names(body: bytes) -> list[str]:
-    """Raises ValueError for what is no list of models."""
+    """Names of models. Raises ValueError for what is not a list of them."""
     try:
         return [str(model["id"]) for model in json.loads(body)["data"]]
     except (KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""What a command asks of its engine: a class that does not declare it is refused before a start."""
+"""Demands of a command on its engine; a class that lacks one is refused before a start."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _METHODS = {
     "adapter_ranks": ("load_adapter",),
     "nodes": ("base_url", "client_at"),
 }
-"""What a class must write itself that declares a capability."""
+"""Methods that a class must write itself when it declares a capability."""
 
 
 def engine_problems(config: CommandConfig | EvaluateConfig) -> Iterator[str]:
-    """What the configured engine lacks, a line for each of the command's wishes."""
+    """Missing capabilities of the configured engine, a line for each demand of the command."""
     name, engine = config.policy.engine, engine_class(config.policy)
     yield from _unwritten(name, engine)
     try:
@@ -58,8 +58,8 @@ def _learns(config: CommandConfig | EvaluateConfig) -> bool:
 def _of_learning(
     config: CommandConfig | EvaluateConfig, able: EngineCapabilities
 ) -> tuple[str, ...]:
-    """What is learned from, and how what was learned is served: as weights, but where adapters
-    are asked for."""
+    """Capabilities for learning: log-probs to learn from, and a way to serve the result: as
+    weights, unless adapters are asked for."""
     serves_adapters = config.policy.serve == "adapters" and able.adapter_ranks
     return ("token_ids", "logprobs") if serves_adapters else ("token_ids", "logprobs", "weights")
 

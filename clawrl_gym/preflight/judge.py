@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def judge_problems(judges: Sequence[JudgeConfig]) -> Iterator[str]:
-    """What is wrong with those who judge, a line each, before anything starts."""
+    """Problems of the judges, a line each, before anything starts."""
     problems = Problems()
     with problems.noted():
         for judge in judges:
@@ -33,7 +33,7 @@ def judge_problems(judges: Sequence[JudgeConfig]) -> Iterator[str]:
 
 
 def check_judge(config: JudgeConfig) -> None:
-    """Raises ConfigError."""
+    """Raise ConfigError."""
     for name in config.judges:
         judge = JUDGES.resolve(name).target
         if isinstance(judge.kind, str) and judge.kind not in JUDGED_KINDS:
@@ -49,7 +49,7 @@ def check_judge(config: JudgeConfig) -> None:
 
 
 def judge_in_words(config: JudgeConfig) -> str:
-    """Who judges, in a line for people."""
+    """The judge, in a line for people."""
     judges = judges_in_words(config) or "people alone"
     return f"judge: {judges} (judge={config.type}); feedback always wins"
 
@@ -86,7 +86,7 @@ class JudgeMaker:
         self.hints = hints and self._source in HINT_SOURCES.words
 
     def make(self) -> Judge | None:
-        """None when turns are not judged: outcomes and explicit feedback remain."""
+        """Make the judge; None when turns are not judged: outcomes and explicit feedback remain."""
         config = self._config
         if config.type in JUDGES.words:
             return None

@@ -1,7 +1,7 @@
-"""What a run asks of its learner, beside steps and checkpoints.
+"""Demands of a run on its learner, beside steps and checkpoints.
 
-A learner that lacks one of it would fail in the middle of the run, or leave something out in
-silence: that is said before anything starts.
+A learner that does not meet one would fail in the middle of the run, or silently leave something
+out: that is reported before anything starts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _REMOTE = (
     "step", "publish", "save_checkpoint", "load_checkpoint", "ready", "reset", "restart", "close",
 )  # fmt: skip
 _READS = ("probe", "review", "use", "forget")
-"""What only some have."""
+"""Methods that only some learners have."""
 
 
 def unmet_by_learner(config: CommandConfig) -> Iterator[str]:
-    """What the configured learner lacks, with what to do instead. Raises ConfigError where it
-    cannot be found."""
+    """Demands that the configured learner does not meet, with what to do instead. Raises
+    ConfigError where it cannot be found."""
     if not _learns(config):
         return
     learner, able = config.learner, capabilities_of(config.learner)
@@ -76,7 +76,7 @@ def _other_calls(backend: str, able: LearnerCapabilities) -> Iterator[str]:
 
 
 def unseen_by_learner(config: CommandConfig, *, sees: bool) -> Iterator[str]:
-    """The same of a model that sees."""
+    """A demand of a model that sees, where the learner does not meet it."""
     if sees and _learns(config):
         yield from lacking(config, "pictures", f"policy.model={config.policy.model!r} sees")
 

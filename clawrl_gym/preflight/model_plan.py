@@ -19,18 +19,18 @@ from clawrl_gym.policy.servable import model_problems, setting_problems
 from clawrl_gym.policy.shape import ModelShape, shape_of_folder, shape_of_hub_model
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.preflight.adapters import serving_problems
-from clawrl_gym.preflight.cards import plan_card, words
+from clawrl_gym.preflight.gpu_fit import fit_gpu, words
 from clawrl_gym.preflight.learner_demands import unseen_by_learner
-from clawrl_gym.preflight.needs import (
-    Needs,
+from clawrl_gym.preflight.problems import Problems
+from clawrl_gym.preflight.requirements import (
+    Requirements,
     adapter_problems,
     disk_problems,
     gpu_memory_gib,
     learns,
     memory_problems,
-    needs_of,
+    requirements_of,
 )
-from clawrl_gym.preflight.problems import Problems
 from clawrl_gym.recipe.model_size import settings_note
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.kept_model import kept_model
@@ -45,16 +45,16 @@ class ModelPlan:
 
     device: Device
     folder: Path | None
-    """None: it is to be downloaded."""
+    """The model's folder; None: it is to be downloaded."""
     shape: ModelShape | None = None
-    """None: nothing is known of it before it is here."""
-    needs: Needs | None = None
+    """Its shape; None: nothing is known of it before it is here."""
+    needs: Requirements | None = None
     gpu_gib: float | None = None
     """Memory of the device; None without one, or where it cannot be asked."""
 
     @property
     def abilities(self) -> Abilities | None:
-        """None of a model that is not here."""
+        """Its abilities; None for a model that is not here."""
         return None if self.folder is None else abilities_of(self.folder)
 
 
@@ -102,7 +102,7 @@ def look_at_model(
     users = 0
     with problems.noted():
         users = len(Users(folder.path).all())
-    needs = needs_of(config, shape, device, users)
+    needs = requirements_of(config, shape, device, users)
     gpu_gib = gpu_memory_gib() if device == "cuda" else None
     available_gib = provenance.memory_available_gb()
     is_apart = isinstance(config, CommandConfig) and is_apart_here(config)
@@ -112,7 +112,7 @@ def look_at_model(
 
 
 def _check_packages(problems: Problems, learner: LearnerConfig) -> None:
-    """What not every installation has."""
+    """Check for packages that not every installation has."""
     if learner.adapter is not None and learner.base == "nf4":
         with problems.noted():
             nf4.check_installed()
@@ -122,7 +122,7 @@ def _check_packages(problems: Problems, learner: LearnerConfig) -> None:
 
 
 def shape_of(model: str) -> ModelShape:
-    """Of what `policy.model` names; nothing is downloaded. Raises ConfigError."""
+    """Shape of the model that `policy.model` names; nothing is downloaded. Raises ConfigError."""
     known = shape_of_hub_model(model)
     if known is not None:
         return known
@@ -136,7 +136,7 @@ def shape_of(model: str) -> ModelShape:
 
 
 def check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
-    """Of another model; it is there, and has the policy's tokens."""
+    """Check another model as teacher: it is there, and has the policy's tokens."""
     teacher = config.trainer.distillation.teacher
     if not (distils(config.trainer) and config.trainer.distillation.is_another_model):
         return
@@ -150,21 +150,21 @@ def check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
 
 
 def notes_of(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) -> Iterator[str]:
-    """What is no mistake and worth knowing of the model."""
+    """Notes, which are not errors, on the model."""
     if model is None:
         return
     if model.shape is not None:
         settings = settings_note(config, model.shape.parameters)
         yield from [] if settings is None else [settings]
     if isinstance(config, CommandConfig) and model.shape is not None and model.gpu_gib is not None:
-        plan = plan_card(config, model.shape, model.gpu_gib)
+        plan = fit_gpu(config, model.shape, model.gpu_gib)
         if plan.settings or not plan.fits:
             yield (
                 "by arithmetic, a full pack does not fit this GPU beside the engine: "
                 + (f"set {words(plan.settings)}" if plan.fits else "nothing here makes it fit")
             )
     if model.folder is None:
-        yield "the model is not here: it is downloaded first, and looked at then"
+        yield "the model is not here: it is downloaded first and checked then"
         return
     able = model.abilities
     if able is not None and able.template is not None:

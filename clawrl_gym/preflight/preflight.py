@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from clawrl_gym.cluster.envs import check_agent, check_env, key_of, settle
+from clawrl_gym.cluster.extra_evaluations import ExtraEvaluation, extra_evaluations
 from clawrl_gym.cluster.joining import membership
-from clawrl_gym.cluster.others import OtherEnv, other_envs
 from clawrl_gym.config import (
     AgentConfig,
     CommandConfig,
@@ -75,25 +75,25 @@ class Preflight(Generic[C]):
     """A command that may start: what was made and found out on the way."""
 
     config: C
-    """With what this machine decided filled in."""
+    """The configuration, with this machine's choices filled in."""
     folder: RunFolder
     model: ModelPlan | None = None
-    """None: a server elsewhere is measured, or served."""
+    """The model; None: a server elsewhere is measured, or served."""
     tasks: Mixture | None = None
-    """Of a training."""
+    """Tasks of a training run."""
     heldout: Sequence[TaskRef] = ()
     """Tasks that are measured."""
-    other_envs: Sequence[OtherEnv] = ()
+    extra_evaluations: Sequence[ExtraEvaluation] = ()
     unprepared: Sequence[EnvConfig] = ()
-    """Those whose images are still to be made."""
+    """Environments whose images are still to be made."""
     notes: Sequence[str] = ()
-    """What is no mistake and worth knowing."""
+    """Notes worth knowing, which are not errors."""
     is_complete: bool = False
-    """A training to go on with that has nothing left to do."""
+    """True for a resumed training that has nothing left to do."""
 
 
 def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConfig]:
-    """Raises ConfigErrors with all that would keep `train` from running."""
+    """Check all. Raises ConfigErrors with all that would keep `train` from running."""
     problems = Problems()
     folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
     with problems.noted():
@@ -107,9 +107,9 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
             listen(config.gateway).close()
     with problems.noted():
         _check_cluster(config)
-    others: list[OtherEnv] = []
+    others: list[ExtraEvaluation] = []
     with problems.noted():
-        others = other_envs(config, say)
+        others = extra_evaluations(config, say)
     envs = {name: domain.env for name, domain in config.domains.items()}
     able = model.abilities if model else None
     for name, domain in config.domains.items():
@@ -131,7 +131,7 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     measured = {task.env for task in heldout}
     for name, env in envs.items():
         if config.eval.tasks and name not in measured:
-            notes.append(f"env={name or env.type} holds no task back: nothing is measured")
+            notes.append(f"env={name or env.type} has no held-out tasks: nothing is measured")
     measured_beside = sum(len(other.tasks) for other in others)
     config = _compiling(config, model, notes, len(heldout), measured_beside)
     plan = Preflight(config, folder, model, tasks, heldout, others, unprepared, notes)
@@ -139,7 +139,7 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
         steps = config.trainer.steps
         notes.append(
             f"{folder.path} is complete: {steps} of {steps} updates, and measured; nothing is "
-            f"started. To go on, say how many updates in all: trainer.steps={2 * steps}"
+            f"started. To continue, set how many updates in all: trainer.steps={2 * steps}"
         )
         return replace(plan, is_complete=True)
     return plan
@@ -153,12 +153,12 @@ def _is_complete(plan: Preflight[RunConfig]) -> bool:
     expected = ["batch/samples"]
     if config.eval.ends and plan.heldout:
         expected.append(HELDOUT_N)
-        expected += (f"{ALSO_PREFIX}{other.name}/n" for other in plan.other_envs)
+        expected += (f"{ALSO_PREFIX}{other.name}/n" for other in plan.extra_evaluations)
     return all(name in end for name in expected)
 
 
 def preflight_serving(config: ServeConfig) -> Preflight[ServeConfig]:
-    """Raises ConfigErrors with all that would keep `serve` from running."""
+    """Check all. Raises ConfigErrors with all that would keep `serve` from running."""
     problems = Problems()
     folder = serving_folder(config)
     with problems.noted():
@@ -179,7 +179,7 @@ def preflight_serving(config: ServeConfig) -> Preflight[ServeConfig]:
 
 
 def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[EvaluateConfig]:
-    """Raises ConfigErrors with all that would keep `evaluate` from running."""
+    """Check all. Raises ConfigErrors with all that would keep `evaluate` from running."""
     problems = Problems()
     with problems.noted():
         config = settle(config, say)
@@ -235,7 +235,7 @@ def preflight_of_run(look: Callable[[C], Preflight[C]], config: C) -> Preflight[
 
 
 def measured_tasks(config: EvaluateConfig, sampler: TaskSampler) -> list[TaskRef]:
-    """Raises ConfigError when there is none."""
+    """The tasks to measure. Raises ConfigError when there is none."""
     count = config.eval.tasks
     if config.split == "heldout":
         tasks = sampler.heldout(count)
@@ -252,7 +252,7 @@ def measured_tasks(config: EvaluateConfig, sampler: TaskSampler) -> list[TaskRef
 def _learning_problems(
     problems: Problems, config: CommandConfig, folder: RunFolder, group_size: int | None
 ) -> ModelPlan | None:
-    """What training and serving have in common: model, judge, algorithm, loss, ports, logger."""
+    """Checks that training and serving share: model, judge, algorithm, loss, ports, logger."""
     problems.lines += contradictions(config)
     with problems.noted():
         problems.lines += unmet_by_learner(config)
@@ -277,7 +277,7 @@ def _learning_problems(
 
 
 def _check_loss(config: CommandConfig) -> None:
-    """Raises ConfigError where a loss of somebody's own does not work; ours do."""
+    """Raise ConfigError where a loss of somebody's own does not work; ours do."""
     if config.trainer.loss.type not in LOSSES.builtin:
         from clawrl_gym.trainers.loss_function import build_loss
         from clawrl_gym.trainers.loss_trial import try_loss
@@ -288,7 +288,8 @@ def _check_loss(config: CommandConfig) -> None:
 def _environment(
     problems: Problems, env: EnvConfig, agent: AgentConfig, seed: int, key: str = ""
 ) -> TaskSampler | None:
-    """Its tasks, its agent, and the servers that it asks; None when it has no tasks.
+    """Check an environment: its tasks, its agent, and the servers that it asks; None when it has no
+    tasks.
 
     `key`: what stands before its keys on the command line.
     """
@@ -356,7 +357,7 @@ def _unprepared(problems: Problems, envs: Iterable[EnvConfig], say: Say) -> list
 def _compiling(
     config: C, model: ModelPlan | None, notes: list[str], heldout: int, others: int = 0
 ) -> C:
-    """With `policy.enforce_eager` decided; why is added to the notes."""
+    """Decide `policy.enforce_eager`; the reason is added to the notes."""
     if model is None:
         return config
     measured = measured_episodes(config, heldout, others)

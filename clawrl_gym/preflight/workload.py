@@ -1,4 +1,4 @@
-"""How much a run generates and learns, and how long that takes, before anything is measured."""
+"""Estimate of a run's generating and learning, and of their time, before anything is measured."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from clawrl_gym.policy.device import Device
 from clawrl_gym.policy.shape import ModelShape
 
 _TURNS = 3
-"""Of an episode that may have more: a guess."""
+"""Turns of an episode that may have more: a guess."""
 _REPLY_SHARE = 0.5
-"""Of the longest reply: a guess."""
+"""Mean reply as a share of the longest: a guess."""
 _PROMPT_TOKENS = 100
 """New before each reply: a guess."""
 GPU_EAGER_TOKENS_PER_S = 1300.0
@@ -25,7 +25,7 @@ adapter took 313 s on two. `bench/threads.py` measures both parts."""
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a run with an end asks of engine and learner."""
+    """Work of a finite run for engine and learner."""
 
     generated_tokens: float
     read_tokens: float
@@ -69,7 +69,7 @@ def seconds_of(
     work: Workload, shape: ModelShape, device: Device, config: CommandConfig | EvaluateConfig,
     cores: int,
 ) -> float:  # fmt: skip
-    """Of generating and learning; on a GPU both go on at once, cores are shared."""
+    """Seconds of generating and learning; on a GPU both run at once, cores are shared."""
     if device == "cuda":
         generation_s = work.generated_tokens / GPU_EAGER_TOKENS_PER_S
         learning_s = _learning_flops(work, shape, config) / _GPU_LEARNER_FLOPS

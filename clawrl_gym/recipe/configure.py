@@ -1,4 +1,4 @@
-"""A command's configuration as the command line has it: groups, keys, and a run to go on with."""
+"""A command's configuration as the command line has it: groups, keys, and a run to resume."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from clawrl_gym.run_folder.kept_model import kept_model
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 T = TypeVar("T", RunConfig, ServeConfig, SftConfig)
-"""Of commands that learn."""
+"""Configuration of a command that learns."""
 Command = Literal["train", "sft", "serve", "evaluate", "rejudge", "bench"]
 _OF_RAY = ("ray.address", "ray.token_file")
 _WITH_SFT_RESUME = ("resume", "dry_run")
@@ -91,7 +91,7 @@ def load_config(
 
 def _with_effect(config: T, arguments: list[str]) -> T:
     """Raises ConfigError for a key of the command line that changes nothing here; what a preset
-    says for those with an adapter is no such key."""
+    says for those with an adapter is not such a key."""
     names = {argument.lstrip("+").partition("=")[0] for argument in arguments}
     learner = config.learner
     if "learner.base" in names and learner.base != "served" and learner.adapter is None:
@@ -104,7 +104,7 @@ def _with_effect(config: T, arguments: list[str]) -> T:
 
 
 def _composed(command: Command, arguments: list[str], model: type[C]) -> C:
-    """From `conf/`, or with `--config` from what an earlier run wrote."""
+    """Compose from `conf/`, or with `--config` from what an earlier run wrote."""
     file, overrides = split_config(arguments)
     if file is None:
         return compose_sized(command, overrides, model)
@@ -133,7 +133,7 @@ def _pinned(config: C) -> C:
 
 
 def _with_all_cores(config: C) -> C:
-    """Where engine and learner never compute at once, each has all cores for itself."""
+    """Give engine and learner all cores each, where they never compute at once."""
     if isinstance(config, RunConfig) and config.rollout.mode == "async":
         return config
     parts = {name: getattr(config, name, None) for name in ("policy", "learner")}
@@ -154,7 +154,7 @@ def _train_config(arguments: list[str]) -> RunConfig:
     if is_supervised(folder.read_values()):
         raise ConfigError(
             f"got resume={config.resume}, a run of the command sft, expected one of train: begin "
-            f"RL with its weights, policy.model={config.resume}, or go on with "
+            f"RL with its weights, policy.model={config.resume}, or resume "
             f"python -m clawrl_gym.sft resume={config.resume}"
         )
     stored = folder.read_config(RunConfig)
@@ -197,7 +197,7 @@ def _serve_config(arguments: list[str]) -> ServeConfig:
 
 
 def _judged(config: ServeConfig, arguments: list[str]) -> ServeConfig:
-    """With the judge that suits its policy, unless one was chosen.
+    """Choose the judge that suits the policy, unless one was chosen.
 
     A model judges what no rule knows; a shipped one is too small for it and has rules alone.
     """
@@ -209,7 +209,7 @@ def _judged(config: ServeConfig, arguments: list[str]) -> ServeConfig:
 
 
 def _as_begun(config: ServeConfig) -> ServeConfig:
-    """Serving that began with a checkpoint of a run goes on with it when given the run again."""
+    """Serving that began with a checkpoint of a run continues with it when given the run again."""
     model, place = Path(config.policy.model), config.run.dir
     if place is None or not is_run(model) or not RunFolder(Path(place)).exists:
         return config
@@ -221,9 +221,9 @@ def _as_begun(config: ServeConfig) -> ServeConfig:
 
 
 def _sft_config(arguments: list[str]) -> SftConfig:
-    """What is learned from may stand without its key; `resume=` takes the run's own keys."""
+    """Configuration of SFT: data may stand without its key; `resume=` takes the run's own keys."""
     if split_config(arguments)[0] is not None:
-        raise ConfigError(f"got {FLAG}, expected keys, or resume=FOLDER to go on with a run")
+        raise ConfigError(f"got {FLAG}, expected keys, or resume=FOLDER to resume a run")
     places = _bare(arguments)
     overrides = [argument for argument in arguments if argument not in places]
     config = compose_sized("sft", overrides, SftConfig)
@@ -255,14 +255,14 @@ def _sft_config(arguments: list[str]) -> SftConfig:
 
 
 def _bare(arguments: list[str]) -> list[str]:
-    """Those that are no KEY=VALUE."""
+    """Arguments that are not KEY=VALUE."""
     return [text for text in arguments if "=" not in text and not text.startswith(("~", "-"))]
 
 
 def _rejudge_config(arguments: list[str]) -> RejudgeConfig:
     """The run may stand without its key."""
     if split_config(arguments)[0] is not None:
-        raise ConfigError(f"got {FLAG}, expected a judge of today: judge=NAME and its keys")
+        raise ConfigError(f"got {FLAG}, expected a present judge: judge=NAME and its keys")
     runs = _bare(arguments)
     if len(runs) > 1:
         raise ConfigError(f"got {' and '.join(runs)}, expected one run, and KEY=VALUE")
@@ -273,7 +273,7 @@ def _rejudge_config(arguments: list[str]) -> RejudgeConfig:
 
 
 def _bench_config(arguments: list[str]) -> BenchConfig:
-    """What is no key of the bench goes to every run."""
+    """Configuration of a bench: arguments that are not its keys go to every run."""
     if split_config(arguments)[0] is not None:
         raise ConfigError(
             f"got {FLAG}, expected recipes (experiment=): the bench repeats by its dir="

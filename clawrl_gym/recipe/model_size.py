@@ -19,7 +19,7 @@ SHIPPED_SIZE = "tiny"
 _BELOW = (("0_1b", 0.3e9), ("0_6b", 1e9), ("2b", 2.6e9), ("4b", 6e9), ("8b", 12e9))
 """Options of conf/size/, and the number of parameters below which each is taken."""
 _UNKNOWN = "0_6b"
-"""Of a model whose size nobody says before it is downloaded."""
+"""Size of a model whose size is unknown before it is downloaded."""
 _OWN = "own"
 """The option of conf/policy/ that brings nothing with it."""
 
@@ -32,7 +32,7 @@ def size_of(parameters: int | None) -> str:
 
 
 def compose_sized(command: str, arguments: Sequence[str], model: type[C]) -> C:
-    """As `compose`, with the settings that suit the size of `policy.model`.
+    """Compose, with the settings that suit the size of `policy.model`.
 
     Raises ConfigError.
     """
@@ -42,7 +42,7 @@ def compose_sized(command: str, arguments: Sequence[str], model: type[C]) -> C:
 
 
 def settings_note(config: CommandConfig | EvaluateConfig, parameters: int) -> str | None:
-    """Which settings came from where, for people; None of a shipped model with its own."""
+    """Origin of the settings, for people; None for a shipped model with its own."""
     size, fitting = config.policy.size, _fitting(config.policy.model, parameters)
     if size == fitting == SHIPPED_SIZE:
         return None
@@ -66,7 +66,7 @@ def settings_note(config: CommandConfig | EvaluateConfig, parameters: int) -> st
 def _groups_of_model(
     config: CommandConfig | EvaluateConfig | SftConfig, command: str, arguments: Sequence[str]
 ) -> list[str]:
-    """What the command line would have to say for the model that it names; mostly nothing."""
+    """Overrides that the command line would need for the model that it names; mostly none."""
     policy = config.policy
     given = [argument.partition("=")[0].lstrip("+") for argument in arguments]
     by_preset = policy.size != SHIPPED_SIZE and "size" not in given

@@ -24,7 +24,7 @@ C = TypeVar("C", bound=Part)
 _OF_ONE_RUN = ("run.dir", "run.name", "resume", "dry_run", "print_config", "print_unit")
 """Keys that say which run it was, and not how it ran."""
 _HIDDEN = ("hidden", "[hidden]", "***")
-"""How a report, a log and run.json write a key that they do not tell."""
+"""Forms in which a report, a log and run.json write a hidden key."""
 _PATHS = ("tasks", "instances", "heldout", "model", "teacher")
 """Keys whose value may be a path."""
 _log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def repeated(
 
 
 def notes(file: Path, stored: Mapping[str, object], config: Part) -> Iterator[str]:
-    """What is not as it was when the file was written."""
+    """Differences from the time when the file was written."""
     mixed = stored.get("mixture")
     if isinstance(mixed, Mapping) and mixed and "mixture" not in type(config).model_fields:
         yield f"it trained on {', '.join(mixed)} together: only {next(iter(mixed))} is taken"
@@ -107,7 +107,7 @@ def notes(file: Path, stored: Mapping[str, object], config: Part) -> Iterator[st
         and key not in _OF_ONE_RUN
     ]
     if new:
-        yield f"it does not say {', '.join(new)}: of today's defaults"
+        yield f"it does not say {', '.join(new)}: today's defaults are used"
     for key, value in own.items():
         if key.rpartition(".")[2] in _PATHS and _is_relative_path(value):
             yield f"{key}={value} is looked for in this directory, {Path.cwd()}"
@@ -119,7 +119,7 @@ def _check_command(file: Path, stored: Mapping[str, object], command: str) -> No
     if writer not in fits:
         raise ConfigError(
             f"{file} is "
-            + (f"of clawrl_gym.{writer}" if writer else "no run's configuration")
+            + (f"of clawrl_gym.{writer}" if writer else "not a run's configuration")
             + f", expected the config.yaml of a run of clawrl_gym.{' or '.join(fits)}"
         )
 

@@ -1,4 +1,4 @@
-"""How agents speak to a policy, which follows from the policy and not from the environment.
+"""Form of an agent's prompts, which follows from the policy and not from the environment.
 
 The shipped policies know by heart in which form a reply is expected, and keep the prompts that they
 were trained with. Any other policy is shown it.

@@ -1,4 +1,4 @@
-"""Where an external program's actions arrive: a Unix socket in front of one episode.
+"""Socket for an external program's actions: a Unix socket in front of one episode.
 
 One line of JSON `{"action": "..."}` a step, answered by one line `{"observation": "...",
 "done": false, "info": {...}}`, or by `{"error": "..."}` when there is no step to take.
@@ -49,7 +49,7 @@ class ActionSocket:
     async def listening(self, path: Path) -> AsyncIterator[None]:
         """Take connections on a socket at this path, which there must not be yet.
 
-        Afterwards no step goes on: the environment may be another episode's then.
+        Afterwards no step continues: the environment may be another episode's then.
         """
         try:
             server = await asyncio.start_unix_server(self._connected, path, limit=_MAX_LINE_BYTES)
@@ -138,7 +138,7 @@ def _action(line: bytes) -> str | None:
 
 
 def _public(info: Json, report: str | None) -> Json:
-    """What of `info` the program may know and JSON can say; never the report of the checks."""
+    """The part of `info` that the program may see, as JSON; never the report of the checks."""
     return {
         name: value
         for name, value in info.items()

@@ -17,20 +17,20 @@ from clawrl_gym.core.types import Episode
 from clawrl_gym.rollout.episode import EpisodeSpec
 
 _GATHER_S = 0.005
-"""How long an end waits for others to go with."""
+"""Seconds that an end waits for others to go with."""
 
 Beginning = tuple[int, EpisodeSpec]
 """A number, by which it is known while it is under way."""
 Ending = tuple[int, Episode | Exception]
-"""What playing it gave or raised."""
+"""The episode, or the exception that playing it raised."""
 
 
 class WorkerReplaced(EnvError):
-    """Another process has taken the place of the one that an episode was begun in."""
+    """The process in which an episode was begun was replaced by another one."""
 
 
 class PlayedBatches:
-    """In the worker's process."""
+    """Plays batches of episodes, in the worker's process."""
 
     def __init__(self, run: Callable[[EpisodeSpec], Awaitable[Episode]]) -> None:
         self._run = run
@@ -52,7 +52,7 @@ class PlayedBatches:
             task.add_done_callback(self._playing.discard)
 
     async def ended(self, epoch: int) -> list[Ending]:
-        """As soon as there are some. Raises WorkerReplaced."""
+        """The ends so far, as soon as there are some. Raises WorkerReplaced."""
         self._check(epoch)
         await self._some.wait()
         await asyncio.sleep(_GATHER_S)
@@ -89,7 +89,7 @@ class Player(Protocol):
 
 
 class Batches:
-    """Beside the pool: plays single episodes on a player of batches."""
+    """Plays single episodes on a player of batches, beside the pool."""
 
     def __init__(self, player: Player) -> None:
         self._player = player
@@ -112,7 +112,7 @@ class Batches:
         return await episode
 
     def close(self) -> None:
-        """Nobody waits for anything any more."""
+        """Cancel all tasks: nobody waits for them."""
         for task in self._tasks:
             task.cancel()
 
@@ -137,7 +137,7 @@ class Batches:
             self._spawn(self._collect(epoch))
 
     async def _collect(self, epoch: int) -> None:
-        """Until nothing of the epoch is under way."""
+        """Collect ends until nothing of the epoch is in progress."""
         try:
             while epoch == self._epoch and self._under_way:
                 for number, ending in await self._player.ended(epoch):

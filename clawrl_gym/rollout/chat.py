@@ -1,4 +1,4 @@
-"""How episodes reach a policy, with typed errors.
+"""Access of episodes to a policy, with typed errors.
 
 `GatewayChat` speaks to our gateway, which records the session, over one connection for all episodes
 (`link.py`); `EndpointChat` to any other server of the OpenAI API, which records nothing;
@@ -40,16 +40,16 @@ _TOO_LONG = 504
 _MARGIN_S = 30.0
 """The gateway knows why a reply does not come, so it gives up this much sooner."""
 _PATHS = {"chat": "/v1/chat/completions", "end": "/end"}
-"""Below a session, of what goes on the link."""
+"""Paths below a session for what goes over the link."""
 _SOON = aiohttp.ClientTimeout(total=5.0)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyAddress:
-    """Where a policy answers."""
+    """Address of a policy."""
 
     base_url: str
-    """Of our gateway; of any other server with its `/v1`."""
+    """Address of our gateway; for any other server with its `/v1`."""
     key: str
     model: str
     is_gateway: bool = True
@@ -57,8 +57,8 @@ class PolicyAddress:
     max_tokens: int | None = None
     """Longest reply; None leaves it to the server. The gateway has its own."""
     patience_s: float = 0.0
-    """How long a request is made again that another server turned away for now (429, 5xx) or did
-    not get."""
+    """Seconds for which a request is repeated that another server turned away for now (429, 5xx) or
+    did not get."""
 
 
 class GatewayChat:
@@ -150,7 +150,7 @@ class EndpointChat:
         self._address = address
         self._http = _http(address, timeout_s, limit)
         self._waited_s: defaultdict[str, float] = defaultdict(float)
-        """By open session."""
+        """Seconds waited, by open session."""
 
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
@@ -192,19 +192,19 @@ class EndpointChat:
         return replace(reply, version=_version(answer.headers.get("X-Weight-Version")))
 
     async def begin(self, spec: EpisodeSpec) -> None:
-        """Nothing to open: there are no sessions."""
+        """Do nothing: there are no sessions."""
 
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
     ) -> None:
-        """Nothing to record."""
+        """Do nothing: there is nothing to record."""
         self._waited_s.pop(spec.session_id, None)
 
     async def film(self, spec: EpisodeSpec, jpeg: bytes) -> None:
-        """Nobody keeps films."""
+        """Do nothing: films are not kept."""
 
     def waits_of(self, spec: EpisodeSpec) -> WaitClock:
-        """How long an episode has waited for a server that turned it away."""
+        """An episode's clock of waits for a server that turned it away."""
 
         async def waits(last_s: float) -> Waits:
             return Waits(self._waited_s.get(spec.session_id, 0.0))
@@ -224,7 +224,7 @@ class FunctionChat:
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
     ) -> PolicyReply:
-        """Raises PolicyError for whatever the function raises or gives that is no message."""
+        """Raises PolicyError for whatever the function raises or gives that is not a message."""
         with boundary(PolicyError, "the policy's function"):
             is_coroutine = iscoroutinefunction(self._function)
             if is_coroutine:
@@ -247,7 +247,7 @@ class FunctionChat:
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
     ) -> None:
-        """Nothing to record."""
+        """Do nothing: there is nothing to record."""
 
 
 def _is_reply(message: Json) -> bool:
@@ -288,7 +288,7 @@ def _reply_of(completion: Any) -> PolicyReply:
 
 
 def _checked(reply: PolicyReply) -> PolicyReply:
-    """A reply of anybody's server. Raises ValueError for what is no message."""
+    """A reply of anybody's server. Raises ValueError for what is not a message."""
     if not isinstance(reply.message, dict) or "content" not in reply.message:
         raise ValueError("its choices[0].message is no message with a content")
     return reply
@@ -314,14 +314,14 @@ async def _post_json(
 
 
 def _refusal(url: str, status: int, text: str) -> PolicyError:
-    """What a refusal of the gateway means."""
+    """The error for a refusal of the gateway."""
     if status == _TOO_LONG:
         return ReplyTimeout(f"the policy answered {status} to {url}: {text[:300]}")
     return refusal_of(url, status, text)
 
 
 async def _get_json(http: aiohttp.ClientSession, url: str) -> Any:
-    """Raises PolicyError when it does not come at once."""
+    """Get JSON. Raises PolicyError when it does not come at once."""
     with _answering(url):
         async with http.get(url, timeout=_SOON, raise_for_status=True) as answer:
             return await answer.json()

@@ -30,7 +30,7 @@ from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.rollout.control import Substitution
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import Algorithm
-from clawrl_gym.trainers.batch_queue import EQUAL, Batch, BatchQueue, teaches
+from clawrl_gym.trainers.batch_queue import EQUAL, Batch, BatchQueue, has_signal
 from clawrl_gym.trainers.no_gradient import idle_cause
 
 UNTRAINABLE = "samples/untrainable_turns"
@@ -80,7 +80,7 @@ class Collector:
 
     @property
     def counters(self) -> Counter[str]:
-        """Since the start: merge/*, groups/*, samples/*, verdicts/*, hints/*."""
+        """Counts since the start: merge/*, groups/*, samples/*, verdicts/*, hints/*."""
         judged, enhanced = Counter[str](), Counter[str]()
         for judging in self._judging.values():
             judged += judging.verdict_maker.counters
@@ -128,16 +128,16 @@ class Collector:
         async with self._in_order:  # so that verdicts and groups have one order in the store
             await self._record(verdicts_G)
             rewarded_group, learned_G = self._substitution.rewards(group, verdicts_G)
-            samples = self._algorithm.stamp(rewarded_group, segments_G, learned_G, prompts_G)
+            samples = self._algorithm.make_samples(rewarded_group, segments_G, learned_G, prompts_G)
             if not samples:
                 self._counters["groups/zero_variance"] += 1
             self._counters["groups/accepted"] += 1
             idle = EQUAL
-            if not any(map(teaches, samples)):
+            if not any(map(has_signal, samples)):
                 idle = idle_cause(rewarded_group, segments_G, learned_G, samples, self._algorithm)
             await self._ready.accept(group, samples, self._algorithm.compared(), idle)
             self._on_accepted(group)
-            if self._config.dynamic_sampling and not any(map(teaches, samples)):
+            if self._config.dynamic_sampling and not any(map(has_signal, samples)):
                 self._counters["groups/resampled"] += 1
                 self._on_dropped(1)
 

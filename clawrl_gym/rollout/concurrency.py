@@ -1,4 +1,4 @@
-"""How many episodes may be in flight: as many as keep the engine busy, found from its own metrics.
+"""The number of episodes in flight: as many as keep the engine busy, found from its own metrics.
 
 It works in rounds. A round is over when there were as many turns as there are episodes in flight:
 each has met the engine about once since the last change. Then the first of these decides:
@@ -30,15 +30,15 @@ from enum import StrEnum
 from statistics import fmean
 
 _FIRST = 64
-"""Of each engine."""
+"""First number for each engine."""
 _LEAST = 4
 _FEWEST_READINGS = 3
 _HELD = 0.55
-"""Of the key-value cache, by running requests."""
+"""Share of the key-value cache for running requests."""
 _HELD_ALONE = 0.88
-"""The same where no context waits outside the engine."""
+"""Share of the cache where no context waits outside the engine."""
 _TOO_MUCH = 0.08
-"""Above it."""
+"""Excess over that share that is too much."""
 _REMEMBERED = 0.98
 """A context's size that was seen counts so much a round later."""
 _QUEUED = 0.2
@@ -49,11 +49,11 @@ _DOUBLED, _FASTEST, _SLOWEST = 4.0, 2.0, 1.01
 """Growth while episodes are renewed once, at first and later; and the least in a round. Who came in
 as many rounds ago as an episode has turns shows what the number does."""
 _NEAR = 0.9
-"""Of the number at which the engine was full: from there on slowly."""
+"""Share of the number at which the engine was full, from which growth is slow."""
 _FORGOTTEN = 1.01
-"""That number grows by so much more in each round than in the one before."""
+"""Growth of that factor in each round."""
 _COMPARED = 1.5
-"""So many times as many in flight must make more work for the engine."""
+"""Factor in flight that must make more work for the engine."""
 _FEW = 4.0
 """Requests more in the engine: where fewer are expected, chance is as likely."""
 _DOUBTS = 3
@@ -65,12 +65,12 @@ _SHORT_OF_MEMORY, _OUT_OF_MEMORY = 0.15, 0.08
 
 
 class Why(StrEnum):
-    """What decided on the number."""
+    """The reason for a change of the number."""
 
     START = "the start"
-    FIXED = "rollout.in_flight says so"
+    FIXED = "set by rollout.in_flight"
     LEARNER = "the learner can use no more"
-    YOUNG = "no episode has shown yet how long it becomes"
+    YOUNG = "episode length not known yet"
     ROOM = "the engine has room"
     BUSY = "the engine is busy"
     QUEUE = "requests queue in the engine"
@@ -85,23 +85,23 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is known at one moment; turns, episodes and preemptions since some start."""
+    """The metrics of one moment; turns, episodes and preemptions are since some start."""
 
     in_flight: int
     wanted: int
     """Episodes that wait for a place."""
     engines: int
-    """That answered; running, waiting, the cache and preemptions are of all of them."""
+    """Engines that answered; running, waiting, the cache and preemptions are sums over them."""
     running: float
     waiting: float
     kv_usage: float
     """Share of the key-value cache that running requests hold."""
     turns: float
     episodes: float
-    """That ended."""
+    """Episodes that ended."""
     preemptions: float
     contexts: float = 0.0
-    """As long as the model takes them, that fit into the key-value cache; 0: not known."""
+    """Contexts of full length that fit into the key-value cache; 0: not known."""
     memory_free: float = 1.0
     """Share of this machine's memory."""
 
@@ -119,9 +119,9 @@ class _Round:
     preempted: float
     """Preemptions a turn."""
     turns: float
-    """In this round."""
+    """Turns in this round."""
     episodes: float
-    """Since the start."""
+    """Episodes since the start."""
     memory_free: float
 
     @classmethod
@@ -166,15 +166,15 @@ class Concurrency:
         """Share of the cache that a request's context takes, of those seen the largest."""
         self._readings: list[Reading] = []
         self._turns = 0.0
-        """In all rounds."""
+        """Turns in all rounds."""
         self._environments = _Environments()
         self._doubles = True
-        """Until something is full for the first time."""
+        """Whether it still doubles: until something is full for the first time."""
         self._full_at = float("inf")
-        """In flight, where the engine was last full."""
+        """Number in flight at which the engine was last full."""
         self._is_full = False
         self._forgotten = 1.0
-        """What that number grows by in a round, more and more."""
+        """Factor by which that number grows in a round, more and more."""
 
     @property
     def limit(self) -> int:
@@ -195,7 +195,7 @@ class Concurrency:
         return self.limit
 
     def _take_engines(self, reading: Reading) -> None:
-        """Begin, or go on with another number of engines."""
+        """Begin, or continue with another number of engines."""
         before, self._engines = self._engines, reading.engines
         self._environments.begin_again()
         if before:
@@ -229,7 +229,7 @@ class Concurrency:
             self._grow(now)
 
     def _shrink(self, now: _Round, full: Why) -> None:
-        """By those that are too many in the engine, wherever the others are."""
+        """Reduce by those that are too many in the engine, wherever the others are."""
         first = self._full_at if self._is_full else now.in_flight
         self._full_at = (first + now.in_flight) / 2
         self._is_full = True
@@ -272,9 +272,9 @@ class _Environments:
 
     def __init__(self) -> None:
         self.enough = math.inf
-        """In flight, once they were found to be slow."""
+        """Number in flight, once environments were found to be slow."""
         self._compared: _Round | None = None
-        """Where more in flight last made more work."""
+        """Round in which more in flight last made more work."""
         self._doubts = 0
         """Rounds in a row in which they seemed slow."""
         self._pause = _FIRST_PAUSE
@@ -316,7 +316,7 @@ class _Environments:
 
 
 def _full(now: _Round) -> Why | None:
-    """What there is too little of for all that are in flight; None when nothing is short."""
+    """The resource that is short for all that are in flight; None when nothing is."""
     if now.memory_free < _OUT_OF_MEMORY:
         return Why.MEMORY
     if now.preempted > _PREEMPTED:

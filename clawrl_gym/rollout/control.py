@@ -1,4 +1,4 @@
-"""What a control run gets in place of its rewards or hints, where they become samples.
+"""Replacements for rewards or hints in a control run, where they become samples.
 
 Verdicts are stored as they were given, and episodes keep their rewards: only what is learned from
 is another's. All draws are of a fixed seed.
@@ -25,13 +25,13 @@ from clawrl_gym.core.types import Group, TaskRef, Turn, Verdict
 _KEPT = 64
 """Hints, and requests, of other tasks to draw from."""
 Verdicts = dict[int, Verdict]
-"""Of one episode, by `Turn.index`."""
+"""Verdicts of one episode, by `Turn.index`."""
 Hints = Mapping[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Earned:
-    """By a group of one."""
+    """Earnings of a group of one."""
 
     reward: float | None
     verdicts: tuple[Verdict, ...]
@@ -51,7 +51,7 @@ class Substitution:
         self._hinted = 0
 
     def rewards(self, group: Group, verdicts_G: list[Verdicts]) -> tuple[Group, list[Verdicts]]:
-        """What a group is stamped with; called in the order in which groups are accepted."""
+        """Replace a group's rewards and verdicts; called in the order of acceptance."""
         if self._control != "shuffled_rewards":
             return group, verdicts_G
         random = Random(f"{self._seed} {group.id}")
@@ -86,7 +86,7 @@ class Substitution:
         return replace(group, episodes_G=[replace(episode, reward=before.reward)]), [verdicts]
 
     def hints(self, task: TaskRef, turn: Turn, hints: tuple[str, ...]) -> tuple[str, ...]:
-        """What a turn's teacher reads instead; nothing while no other task was seen."""
+        """The hints that a turn's teacher reads instead; none while no other task was seen."""
         if self._control not in ON_HINTS or not hints:
             return hints
         self._hinted += 1
@@ -113,7 +113,7 @@ def _saying(verdict: Verdict, other: Verdict) -> Verdict:
 
 
 def _words_of(turn: Turn) -> list[str]:
-    """Of what the user said first."""
+    """Words of the user's first message."""
     for message in turn.messages:
         content = message.get("content")
         if message.get("role") == "user" and isinstance(content, str):

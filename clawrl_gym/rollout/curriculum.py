@@ -1,4 +1,4 @@
-"""Which task of an environment a group is of: drawn again until one is taken that fits.
+"""Choice of a group's task in an environment: drawn again until one is accepted.
 
 A draw is a function of the run's seed, the group's number and the attempt; it is taken with a
 probability that follows from what was seen of such tasks. All that was seen are the outcomes of
@@ -29,17 +29,17 @@ _PRIOR = 4.0
 _EASY, _HARD = 0.9, 0.1
 """Pass rates from which on, and up to which, a family is easy, or hard."""
 _SURE = 256
-"""Episodes without a success after which people are told."""
+"""Episodes without a success after which a warning is shown."""
 
 
 class TaskOutcome(NamedTuple):
-    """What became of a whole group."""
+    """The results of a whole group."""
 
     number: int
-    """Of the group."""
+    """Number of the group."""
     task_id: str | None
     episodes: int
-    """That ended with a reward."""
+    """Episodes that ended with a reward."""
     solved: int
 
 
@@ -51,7 +51,7 @@ class Curriculum(ABC):
 
     @abstractmethod
     def weight(self, task_id: str) -> float:
-        """How often it is taken when it is drawn, in (0, 1]; 0: never."""
+        """Probability of taking it when it is drawn, in (0, 1]; 0: never."""
 
     @abstractmethod
     def metrics(self) -> dict[str, float]:
@@ -69,7 +69,7 @@ class Curriculum(ABC):
 
     @property
     def warning(self) -> str | None:
-        """What people should know: nothing can be learned from rewards alone."""
+        """A warning for people: nothing can be learned from rewards alone."""
         if self._solved or self._episodes < _SURE:
             return None
         return (
@@ -115,7 +115,7 @@ class _Rate:
 
 
 class ByPassRate(Curriculum):
-    """By the chance that a group of this task has something to compare.
+    """Draws by the probability that a group of this task has something to compare.
 
     Of a task that was never seen its family's rate is taken; of a family that was never seen, half.
     """
@@ -136,7 +136,7 @@ class ByPassRate(Curriculum):
         return max(self._config.floor, differs)
 
     def pass_rate(self, task_id: str) -> float:
-        """As it is expected to be."""
+        """Expected pass rate of a task."""
         family = self._families.get(self._family(task_id), _Rate())
         expected = (family.solved + 1) / (family.episodes + 2)
         own = self._tasks.get(task_id, _Rate())
@@ -233,7 +233,7 @@ def curriculum_of(
 
 
 def _checked(env: EnvConfig) -> Callable[[str], TaskTraits]:
-    """What tasks say of themselves; of one that cannot be asked nothing is known."""
+    """Traits as tasks report them; for a task that fails to, none."""
     with boundary(ConfigError, f"env={env.type} cannot say what its tasks are like"):
         traits = env.traits()
 
@@ -248,7 +248,7 @@ def _checked(env: EnvConfig) -> Callable[[str], TaskTraits]:
 
 
 def _levels(ids: Sequence[str], traits: Callable[[str], TaskTraits]) -> set[int]:
-    """Of some tasks, spread over all."""
+    """Levels of some tasks, spread over all."""
     count = min(len(ids), _LOOKED_AT)
     looked_at = {ids[n] for n in range(count)} | {ids[n * len(ids) // count] for n in range(count)}
     found = {traits(task_id).difficulty for task_id in looked_at}

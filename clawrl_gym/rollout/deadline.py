@@ -47,8 +47,8 @@ async def no_waits(last_s: float) -> Waits:
 
 
 class ActionTimes:
-    """How much of the time that an episode's actions took is the machine's: what they waited for a
-    thread of this process, and what the environment says that their processes waited for a CPU."""
+    """The machine's part of the time of an episode's actions: waits for a thread of this process,
+    and, as the environment reports it, its processes' waits for a CPU."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -80,7 +80,7 @@ class ActionTimes:
         return slow_s if slow_s > _LATE_S else 0.0
 
     def words(self) -> str:
-        """How slow it was."""
+        """A sentence about its slowness."""
         pending_s = 0.0 if self._asked_s is None else self._clock() - self._asked_s
         return (
             f"of the {self._acted_s + pending_s:.0f} s that its actions took, they could not run "

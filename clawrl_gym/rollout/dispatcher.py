@@ -21,7 +21,7 @@ from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.pool import WorkerPool
 
 _MOST_WAITING = 0.05
-"""Of the time that the learner learns: above it a batch more is outstanding."""
+"""Share of the learner's time: when it waits for more, one more batch is outstanding."""
 
 
 class Dispatcher:

@@ -76,12 +76,12 @@ class EnvironmentThread:
 
     @property
     def reward_range(self) -> object:
-        """What an episode earns at least and at most, if the environment declares it."""
+        """The lowest and highest reward of an episode, if the environment declares it."""
         return self._tenant.attribute("reward_range", None)
 
     @property
     def report(self) -> object:
-        """Of the environment's checks, if it has a `report`."""
+        """Report of the environment's checks, if it has a `report`."""
         return self._tenant.attribute("report", None)
 
     @property
@@ -132,7 +132,7 @@ class _Tenant:
         self._is_dropped = False
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """From the loop; all else runs on the lane."""
+        """Submit a call from the loop; all else runs on the lane."""
         self.was_called = True
         return self.lane.submit(partial(_contained, call))
 
@@ -180,7 +180,7 @@ class _Tenant:
         return jpeg
 
     def close(self) -> None:
-        """Of nothing, where nothing was made."""
+        """Do nothing, where nothing was made."""
         env, self._env = self._env, None
         if env is not None:
             env.close()
@@ -193,7 +193,7 @@ def _ignored(closing: asyncio.Future[None]) -> None:
 
 
 def _contained(call: Callable[[], T]) -> T:
-    """What an environment raises to end a whole process ends its own episode alone."""
+    """Run a call; an exception that would end the whole process ends its episode alone."""
     try:
         return call()
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:

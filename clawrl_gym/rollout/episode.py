@@ -47,34 +47,34 @@ class EpisodeSpec:
 
     session_id: str
     group_id: int | None
-    """None for an episode that is measured, not trained on."""
+    """Id of its group; None for an episode that is measured, not trained on."""
     task: TaskRef
     max_turns: int
     timeout_s: float
-    """Of the agent's own time, and of the environment's start."""
+    """Seconds of the agent's own time, and of the environment's start."""
     temperature: float | None = None
-    """None takes the policy's own sampling."""
+    """Sampling temperature; None takes the policy's own sampling."""
     keeps_transcript: bool = False
     """All that is said comes back with the episode."""
 
     @property
     def longest_s(self) -> float:
-        """A worker that has not reported an end by then does not work any more: the start, the
+        """A worker that has not reported an end by then no longer works: the start, the
         agent's own time, outages of the policy, and the end."""
         return 3 * self.timeout_s + 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLimits:
-    """How long an episode may be."""
+    """Time limits of an episode."""
 
     max_turns: int
     timeout_s: float
-    """As `EpisodeSpec.timeout_s`."""
+    """Seconds, as `EpisodeSpec.timeout_s`."""
 
 
 Limits = Mapping[str, EpisodeLimits]
-"""By `TaskRef.env`."""
+"""Limits by `TaskRef.env`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ class PolicyReply:
 
     message: Message
     tokens: int = 0
-    """That were sampled for it; 0 where the server does not say."""
+    """Tokens sampled for it; 0 where the server does not say."""
     prompt_tokens: int | None = None
-    """None where the server does not say."""
+    """Tokens of the prompt; None where the server does not say."""
     finish_reason: str | None = None
     version: int | None = None
     """The weight version that answered; None where the server does not say."""
@@ -109,8 +109,9 @@ class Chat(Protocol):
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
     ) -> PolicyReply:
-        """Raises ContextError when the messages do not fit, RequestError when they are refused,
-        ReplyTimeout when the reply takes too long, another PolicyError when nothing answers."""
+        """The next reply. Raises ContextError when the messages do not fit, RequestError when they
+        are refused, ReplyTimeout when the reply takes too long, another PolicyError when nothing
+        answers."""
         ...
 
     async def end(
@@ -245,7 +246,7 @@ def conclude(
 
 
 def _reward(progress: Progress, is_failure: bool) -> float:
-    """Of a failure nothing, and what it had cost before: a loop must not pay."""
+    """Reward of an episode; a failure earns nothing and keeps its cost: a loop must not pay."""
     return min(0.0, progress.reward) if is_failure else progress.reward
 
 

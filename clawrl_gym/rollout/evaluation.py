@@ -33,7 +33,7 @@ from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.pool import WorkerPool
 
 _MANY = 0.05
-"""Of the tasks: what is told loudly."""
+"""Share of lost tasks that is a warning."""
 
 
 class Ledger(Protocol):
@@ -53,9 +53,9 @@ class Attempts:
     """Several episodes of each task at the policy's own temperature."""
 
     solved: tuple[tuple[int, int], ...]
-    """Of each task, how many ended and how many of these solved it."""
+    """Number of graded and of solved episodes of each task."""
     samples: int
-    """That each task was to have."""
+    """Episodes that each task was to have."""
     ks: tuple[int, ...]
     rewards: Mapping[str, float] = field(default_factory=dict)
     """Mean reward of each task, by its name; empty where it is not known."""
@@ -95,7 +95,7 @@ class Evaluation:
 
     episodes: list[Episode]
     lost: tuple[str, ...] = ()
-    """What became of tasks that infrastructure never let end: measured by nobody."""
+    """Reasons of tasks that infrastructure never let end: they are not measured."""
     attempts: Attempts | None = None
     """For pass@k, where that was wanted."""
     broken: tuple[tuple[TaskRef, str], ...] = ()
@@ -118,7 +118,7 @@ class Evaluation:
 
     @property
     def reward_by_task(self) -> dict[str, float]:
-        """What each measured task earned, by the same names; empty where it is not known."""
+        """Reward of each measured task, by the same names; empty where it is not known."""
         if any(episode.unplayed for episode in self.episodes):
             return {}
         return {name_of_task(e.task): e.reward or 0.0 for e in self.episodes}
@@ -136,7 +136,7 @@ class Evaluation:
 
     @property
     def warning(self) -> str | None:
-        """What makes the figures doubtful; None when nothing does."""
+        """A warning that the figures are doubtful; None without one."""
         lost, deadlines = len(self.lost), self.deadlines
         tasks = self.n + lost
         if lost > _MANY * tasks:
@@ -165,7 +165,7 @@ class Evaluation:
         return values
 
     def by_env(self) -> dict[str, Evaluation]:
-        """What was measured of each environment of a mixture, by name; empty without one."""
+        """Results of each environment of a mixture, by name; empty without one."""
         envs = dict.fromkeys(episode.task.env for episode in self.episodes)
         return {
             env: Evaluation([episode for episode in self.episodes if episode.task.env == env])
@@ -200,7 +200,7 @@ async def evaluate(
 
     It is run `samples` times more at the policy's own temperature, for pass@k with each of `ks`.
     What the ledger has is not run again. `floors`: what rewards the run has seen before; None:
-    none. Raises EnvError when most are lost: then it is no measure.
+    none. Raises EnvError when most are lost: then it measures nothing.
     """
 
     broken: dict[TaskRef, str] = {}
@@ -260,7 +260,7 @@ def name_of_task(task: TaskRef) -> str:
 def _attempts(
     tasks: Sequence[TaskRef], episodes: Sequence[Episode], samples: int, ks: Sequence[int]
 ) -> Attempts:
-    """Of each task the episodes that ended."""
+    """The graded episodes of each task."""
     own: dict[TaskRef, list[Episode]] = {task: [] for task in tasks}
     for episode in episodes:
         own[episode.task].append(episode)

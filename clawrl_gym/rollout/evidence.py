@@ -1,4 +1,5 @@
-"""Which turn of an ended session is trained when no verdict made a sample, or why none is.
+"""Choice of the trained turn of an ended session without a verdict's sample, or the reason for
+none.
 
 Pure: it decides, `LiveCollector` acts. The formula is in `live_collector.py`.
 """
@@ -30,7 +31,7 @@ class SessionEvidence:
     hinted: Set[int] = frozenset()
     """Ids of turns with hints that the algorithm follows."""
     reward_weight: float = 1.0
-    """Of the algorithm; 0: it follows hints alone."""
+    """Reward weight of the algorithm; 0: it follows hints alone."""
 
     @property
     def unjudged(self) -> bool:
@@ -135,5 +136,5 @@ def untrainable_because(turn: Turn, config: LiveConfig, version: int) -> str | N
 
 
 def segment_of(turn: Turn) -> Segment:
-    """What a turn that `untrainable_because` lets pass is trained as: itself alone."""
+    """The segment of a turn that `untrainable_because` lets pass: that turn alone."""
     return merge_turns([turn]).sequences[0]

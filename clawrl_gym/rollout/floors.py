@@ -1,4 +1,4 @@
-"""What an episode earns that left steps unplayed: never more than playing on would have.
+"""Reward of an episode that left steps unplayed: never more than playing on would have earned.
 
 A deadline, a spoilt grade, a full context, replies without an action: all of them end an episode
 before the environment has given its last reward. Where rewards are below 0 that would pay, so each
@@ -29,7 +29,7 @@ class RewardFloor:
 
     lowest_step: float = 0.0
     lowest_return: float | None = None
-    """Of whole episodes; None: none was seen, and none is declared."""
+    """Lowest return of a whole episode; None: none was seen, and none is declared."""
 
     @property
     def is_known(self) -> bool:
@@ -48,7 +48,7 @@ class RewardFloor:
             self._has_returned(episode.declared_floor)
 
     def settled(self, reward: float, unplayed: int) -> float:
-        """What an episode earns that left so many steps unplayed."""
+        """Reward of an episode that left so many steps unplayed."""
         charged = reward + unplayed * self.lowest_step
         if self.lowest_return is None:
             return charged

@@ -25,7 +25,7 @@ def memory_free() -> float:
 
 
 class Flow:
-    """How many episodes of a run may be in flight, from now on."""
+    """The allowed number of episodes in flight, kept up to date."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Flow:
         return self._pool.limit
 
     def shares(self) -> dict[str, float]:
-        """What decided, as shares of the time since the last call, by the names of the reasons."""
+        """Reasons for the number, as shares of the time since the last call, by name."""
         readings, self._readings = self._readings, Counter()
         total = max(1, readings.total())
         return {f"flow/{why.name.lower()}": count / total for why, count in readings.items()}

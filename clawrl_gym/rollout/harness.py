@@ -12,7 +12,7 @@ through a Unix socket (see `action_socket`). Its environment holds, beside PATH 
 
 In the arguments {base_url}, {model}, {task} (the file), {socket}, {folder} (its HOME) and {agents}
 (the folder of clawrl_gym.agents) stand for the same. The step that ends the episode also ends the
-session, before the program hears of it: what the program still asks is no turn of the episode.
+session, before the program hears of it: what the program still asks is not a turn of the episode.
 
 The program is trusted: it runs beside the worker, only its actions are inside the sandbox.
 """
@@ -54,7 +54,7 @@ class Harness:
     policy: PolicyAddress
 
     def base_url(self, session_id: str) -> str:
-        """Where the program asks: the gateway's session, or the server itself."""
+        """Address for the program: the gateway's session, or the server itself."""
         policy = self.policy
         return (
             f"{policy.base_url}/sessions/{session_id}/v1" if policy.is_gateway else policy.base_url
@@ -77,7 +77,7 @@ async def run_harness(
 
 
 async def _play(actions: ActionSocket, harness: Harness) -> StopReason:
-    """Until the episode or the program ends; an end by itself is graded as it is."""
+    """Play until the episode or the program ends; a program's own end is graded as it is."""
     await actions.chat.begin(actions.spec)
     scratch = await asyncio.to_thread(Scratch, "harness")
     folder = scratch.path
@@ -157,7 +157,7 @@ async def _start(
 
 
 def _filled(command: Sequence[str], names: dict[str, str]) -> list[str]:
-    """Only the names are replaced: other braces are the program's own."""
+    """The command with its names filled in; other braces are the program's own."""
     filled = []
     for part in command:
         for name, value in names.items():

@@ -47,7 +47,7 @@ class GatewayLink:
         return await connection.request(route, session_id, headers, body)
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close the link; idempotent."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
@@ -110,7 +110,7 @@ class _Connection:
                 self._outbox.put(nobody, b"{}")
 
     async def _run(self) -> None:
-        """Until the connection is lost; then nobody waits any more."""
+        """Read until the connection is lost; then nobody waits any more."""
         sending = asyncio.create_task(self._outbox.run())
         reading = asyncio.create_task(self._read())
         try:

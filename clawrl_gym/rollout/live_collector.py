@@ -22,7 +22,7 @@ reply, of the strength weak_reward. There is no baseline in it, so it always has
 at most one sample a session and waits for the end, so it never takes the place of a clear verdict.
 One turn of which the judge abstained (a language that nobody can read, a tool's result that nobody
 knows), that nobody judged, or that brought a complaint or a wish for the future, and the session
-yields nothing: silence about what was not understood is no praise. `weak_reward` 0 leaves such
+yields nothing: silence about what was not understood is not praise. `weak_reward` 0 leaves such
 sessions out, and so does an algorithm that follows hints alone (`reward_weight` 0).
 
 A last turn without a signal is kept and waits for feedback. A session that yields nothing is
@@ -59,7 +59,7 @@ from clawrl_gym.rollout.evidence import (
     untrainable_because,
 )
 from clawrl_gym.store import SessionRow, Store, effective
-from clawrl_gym.trainers.algorithm import Algorithm, Term, make_sample
+from clawrl_gym.trainers.algorithm import Algorithm, TurnWeights, make_sample
 from clawrl_gym.trainers.user_queues import UserQueues
 
 _TASK = TaskRef(None, 0, "train")
@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 
 class LiveCollector:
-    """What live conversations teach. Its entry points neither block nor raise."""
+    """Collects samples from live conversations. Its entry points neither block nor raise."""
 
     def __init__(
         self,
@@ -103,9 +103,9 @@ class LiveCollector:
 
     @property
     def counters(self) -> Counter[str]:
-        """Since the start: `samples`, `withdrawn`, `turns/REASON` for verdicts without a sample,
-        `sessions/REASON` for sessions that yielded nothing, `hints/NAME` of the enhancer, and what
-        the queues left out or hold."""
+        """Counts since the start: `samples`, `withdrawn`, `turns/REASON` for verdicts without a
+        sample, `sessions/REASON` for sessions that yielded nothing, `hints/NAME` of the enhancer,
+        and what the queues left out or hold."""
         taught = Counter[str]() if self._enhancer is None else self._enhancer.counters
         hints = Counter({f"hints/{name}": n for name, n in taught.items()})
         return self._counters + hints + self._ready.counters
@@ -189,7 +189,7 @@ class LiveCollector:
             await self._on_end(turn.session_id)
 
     def _hints(self, verdicts: list[Verdict]) -> tuple[str, ...]:
-        """What a turn's verdicts teach; none where the algorithm does not follow hints."""
+        """The hints in a turn's verdicts; none where the algorithm does not follow hints."""
         return () if self._enhancer is None else hints_of(verdicts)
 
     async def _why_not(
@@ -259,7 +259,7 @@ class LiveCollector:
     async def _from_verdict(
         self, turn: Turn, verdict: Verdict, hints: tuple[str, ...]
     ) -> tuple[int, str | None]:
-        """How many samples it makes, and why none."""
+        """Make samples from a verdict; returns how many, and why none."""
         prompts = None if self._enhancer is None else await self._enhancer.prompts(turn, hints)
         unclear = unclear_because(verdict, self._algorithm.reward_weight)
         if unclear is not None and not prompts:
@@ -270,15 +270,15 @@ class LiveCollector:
         group = await self._group(turn, verdict.reward or 0.0)
         enhanced = {turn.index: prompts} if prompts else {}
         verdicts = {turn.index: verdict}
-        algorithm = self._algorithm_of(self._ready.line_of(turn.session_id))
-        samples = algorithm.stamp(group, [[segment_of(turn)]], [verdicts], [enhanced])
+        algorithm = self._algorithm_of(self._ready.trained_user(turn.session_id))
+        samples = algorithm.make_samples(group, [[segment_of(turn)]], [verdicts], [enhanced])
         return await self._accept(group, turn, samples, verdict.kind), None
 
     async def _from_weak(self, turn: Turn) -> int:
         weak = self._config.weak_reward
         group = await self._group(turn, weak)
-        term = Term(weak * self._algorithm.reward_weight, strength=weak)
-        sample = make_sample(group, group.episodes_G[0], segment_of(turn), {turn.index: term})
+        weight = TurnWeights(weak * self._algorithm.reward_weight, strength=weak)
+        sample = make_sample(group, group.episodes_G[0], segment_of(turn), {turn.index: weight})
         self._counters["weak"] += 1
         return await self._accept(group, turn, [sample], "weak")
 
@@ -292,10 +292,10 @@ class LiveCollector:
         return Group(number, task, [episode], version=min(turn.versions_T))
 
     def _compared_with(self, session_id: str) -> str:
-        """Whose running means rewards of a session enter: each user's are theirs, so that nobody's
-        praise makes others' count for less."""
+        """The user whose running means a session's rewards enter: each has their own, so that
+        nobody's praise makes others' count for less."""
         user = user_of(session_id)
-        return "" if self._ready.line_of(session_id) == user else user
+        return "" if self._ready.trained_user(session_id) == user else user
 
     async def _accept(self, group: Group, turn: Turn, samples: list[Sample], signal: str) -> int:
         """Store and queue; nothing of a session that is being deleted. `signal`: see `Sample`."""
@@ -303,7 +303,7 @@ class LiveCollector:
         if not samples or self._is_deleted(turn):
             return 0
         marked = [replace(sample, turn_id=turn.id, signal=signal) for sample in samples]
-        algorithm = self._algorithm_of(self._ready.line_of(turn.session_id))
+        algorithm = self._algorithm_of(self._ready.trained_user(turn.session_id))
         stored = await self._ready.accept(group, marked, algorithm.compared())
         if self._is_deleted(turn):
             self._ready.withdraw(turn.id)
@@ -327,7 +327,7 @@ class LiveCollector:
         await self._store.set_yield(session.id, max(before + change, 0), None)
 
     def _algorithm_of(self, user: str) -> Algorithm:
-        """That of the weights which learn of this user's turns."""
+        """The algorithm of the weights that learn from this user's turns."""
         algorithm = self._algorithms.get(user)
         if algorithm is None:
             assert self._make_algorithm is not None

@@ -18,17 +18,17 @@ _MIB = 1 << 20
 
 
 class Cure(Enum):
-    """What a worker is to do."""
+    """The action that a worker has to take."""
 
     NONE = "none"
     RENEW = "renew"
-    """Make every environment anew."""
+    """Recreate every environment."""
     RETIRE = "retire"
     """End the process."""
 
 
 def resident_bytes() -> int:
-    """Of this process."""
+    """Resident memory of this process in bytes."""
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -41,17 +41,17 @@ class MemoryWatch:
         growth_mb: int,
         read_bytes: Callable[[], int] = resident_bytes,
     ) -> None:
-        """`growth_mb`: what is no leak; 0 watches nothing."""
+        """`growth_mb`: growth that is not a leak; 0 watches nothing."""
         self._environments = environments
         self._growth_mb = growth_mb
         self._read_bytes = read_bytes
         self._episodes = 0
         self._warm_bytes = 0
         self._renewed_at: int | None = None
-        """Episodes when the environments began to be made anew."""
+        """Episodes when the environments began to be recreated."""
 
     def episode_ended(self) -> Cure:
-        """What is to be done after one more episode."""
+        """Note the end of an episode; returns the action to take."""
         self._episodes += 1
         if not self._growth_mb:
             return Cure.NONE
@@ -67,7 +67,7 @@ class MemoryWatch:
 
     @property
     def words(self) -> str:
-        """How much it has grown."""
+        """Its growth, in words."""
         episodes = max(1, self._episodes - self._environments)
         return (
             f"a worker's memory grew by {self._grown_mb:.0f} MiB in {episodes} episodes, "

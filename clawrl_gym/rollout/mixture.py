@@ -1,4 +1,4 @@
-"""Which environment a group is of, and which of its tasks: the tasks of a whole run.
+"""Choice of each group's environment and task: the tasks of a whole run.
 
 Group number n is of the environment that is farthest behind its weight, so any run of groups holds
 them in the proportion of their weights, to within one group. It is a function of n alone; which
@@ -88,7 +88,7 @@ class Mixture:
 
     @property
     def warnings(self) -> list[str]:
-        """What the curricula have to say, and which tasks are left out since the start."""
+        """Warnings of the curricula, and tasks that are left out since the start."""
         told = {env: curriculum.warning for env, curriculum in self._curricula.items()}
         lines = [f"env={env}: {line}" if env else line for env, line in told.items() if line]
         return lines + [broken_line({name: why}) for name, why in self._left_out.items()]

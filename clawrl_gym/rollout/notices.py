@@ -22,7 +22,7 @@ class Notices(logging.Handler):
         self._waiting: deque[str] = deque()
 
     def listen(self) -> None:
-        """From now on."""
+        """Start listening."""
         logging.getLogger(_OURS).addHandler(self)
 
     def close(self) -> None:
@@ -31,7 +31,7 @@ class Notices(logging.Handler):
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Of any thread."""
+        """Keep a record of any thread."""
         kind = f"{record.name} {record.msg}"  # before its numbers are put in
         if kind not in self._seen:
             self._seen.add(kind)

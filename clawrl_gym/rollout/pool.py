@@ -36,7 +36,7 @@ _SLICE_S = 1.0
 _ERRORS_IN_A_ROW = 16
 """Episodes that could not start in one worker, one after the other, before it is left out."""
 _CLOSING_S = 10.0
-"""How long a lost episode's session may take to be closed."""
+"""Seconds that closing a lost episode's session may take."""
 
 
 class WorkerRetired(EnvError):
@@ -72,22 +72,22 @@ class _Member:
     name: str
     playing: set[asyncio.Task[Episode]] = field(default_factory=set)
     busy: int = 0
-    """Its slots that are taken."""
+    """Number of its slots that are taken."""
     busy_of: Counter[str] = field(default_factory=Counter)
-    """By environment."""
+    """Taken slots by environment."""
     has_left: bool = False
-    """It is in the pool no more."""
+    """True once it left the pool."""
     is_away: bool = False
-    """It gets no new episodes."""
+    """True while it gets no new episodes."""
     is_reported: bool = False
     """People were told that it is left out."""
     failures: int = 0
     back_s: float = -_FORGIVEN_S
-    """When it came back from the last failure, by the loop's clock."""
+    """Time of its return from the last failure, by the loop's clock."""
     errors: int = 0
-    """Its last episodes that could not start, without any other end between them."""
+    """Its latest episodes in a row that could not start."""
     is_on_trial: bool = False
-    """It failed more than once, and gets one episode at a time until one ends well."""
+    """True after several failures: it gets one episode at a time until one ends well."""
 
     @property
     def is_free(self) -> bool:
@@ -170,7 +170,7 @@ class WorkerPool:
         return sum(not member.is_away for member in self._members)
 
     def add(self, worker: EpisodeRunner, slots: int, name: str | None = None) -> None:
-        """From now on it runs episodes, at most `slots` at a time; `name` is what people read."""
+        """Add a worker that runs at most `slots` episodes at a time; `name` is for people."""
         self._joined += 1
         member = _Member(worker, slots, name or f"worker {self._joined}")
         self._members.append(member)
@@ -179,7 +179,7 @@ class WorkerPool:
         self._hand_out()
 
     def remove(self, worker: EpisodeRunner) -> None:
-        """It is gone: it gets no more episodes, and those that it has are given up."""
+        """Remove a worker: it gets no more episodes, and those that it has are given up."""
         for member in [member for member in self._members if member.worker is worker]:
             self._members.remove(member)
             member.has_left = member.is_away = True
@@ -335,7 +335,7 @@ class WorkerPool:
             answer.cancel()
 
     def _give_up(self, member: _Member) -> None:
-        """What it has is run elsewhere; whatever it may still report comes too late."""
+        """Run a member's episodes elsewhere; whatever it may still report comes too late."""
         self._say(
             f"{member.name} has not answered for {_LEASE_S:.0f} s: it is ended"
             + _and_its_episodes(member, True)
@@ -392,7 +392,7 @@ class WorkerPool:
         return any(member.is_free for member in self._members)
 
     def _least_busy(self, env: str) -> _Member | None:
-        """None when no worker takes another episode of it."""
+        """The least busy worker for it; None when no worker takes another episode of it."""
         if not self._has_room():
             return None
         free = (member for member in self._members if member.is_free and self._holds(member, env))
@@ -451,7 +451,7 @@ async def _is_done(answer: asyncio.Future[bool], within_s: float) -> bool:
 
 
 async def _answer(worker: EpisodeRunner) -> bool:
-    """Whether it is well. An error is an answer, too: episodes meet it, and say what it is."""
+    """Whether it is healthy. An error is an answer, too: episodes meet it, and say what it is."""
     try:
         await worker.ready()
     except Exception:  # noqa: BLE001 - the border: whatever a worker dies of

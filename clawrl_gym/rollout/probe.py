@@ -42,14 +42,14 @@ _WORDS = "hello"
 
 @dataclass(slots=True)
 class Findings:
-    """What became of the probe."""
+    """Findings of the probe."""
 
     problems: list[str] = field(default_factory=list)
-    """What breaks the contract; a run would fail by it."""
+    """Breaches of the contract, by which a run would fail."""
     notes: list[str] = field(default_factory=list)
-    """What may be meant so."""
+    """Findings that may be intended."""
     doing: str = "importing it"
-    """What was going on last."""
+    """The step that it was at last."""
     finished: bool = False
 
 
@@ -76,7 +76,7 @@ def probe(config: EnvConfig, timeout_s: float = _LIMIT_S) -> Findings:
 
 
 def _run(command: list[str], pickled: bytes, timeout_s: float) -> str:
-    """How the process ended, in words."""
+    """Run a process; returns how it ended, in words."""
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -68,11 +68,11 @@ class Progress:
         """Sampled by the policy."""
         self.reward = 0.0
         self.steps = 0
-        """Of the environment; a reply without an action makes none."""
+        """Steps of the environment; a reply without an action makes none."""
         self.lowest_step = 0.0
         """The lowest reward of a step, 0 at most."""
         self.most_replies = math.inf
-        """Of the agent, once it is known."""
+        """Most replies of the agent, once they are known."""
         self.has_ended = False
         """The environment ended the episode itself."""
         self.is_graded = False
@@ -82,9 +82,9 @@ class Progress:
         self.family: str | None = None
         self.scores: dict[str, float] = {}
         self.report: str | None = None
-        """Of the environment's checks, at the end; it teaches, and no prompt holds it."""
+        """Report of the environment's checks, at the end; it teaches, and no prompt holds it."""
         self.info: Json = {}
-        """Of the last reset or step."""
+        """The `info` of the last reset or step."""
 
     async def reset(self, task: TaskRef) -> None:
         options: dict[str, object] = {"split": task.split}
@@ -100,7 +100,7 @@ class Progress:
         self.family = None if family is None else self._valid(str(family))
 
     async def step(self, action: str) -> StopReason | None:
-        """Why the environment ended the episode; None while it goes on."""
+        """Why the environment ended the episode; None while it continues."""
         with boundary(EnvError, "step"):
             values = await self._acted(self._env.step, action)
             observation, reward, terminated, truncated, info = _values_of("step", values, _STEP)
@@ -238,7 +238,7 @@ class Progress:
 
 
 def _values_of(method: str, values: object, names: Sequence[str]) -> tuple[Any, ...]:
-    """As Gymnasium has them. Any: whoever reads a value checks it."""
+    """The values of Gymnasium's tuple. Any: whoever reads a value checks it."""
     if isinstance(values, tuple) and len(values) == len(names):
         return values
     got = f"{len(values)} values" if isinstance(values, tuple) else type(values).__name__
@@ -256,7 +256,7 @@ def _finite(method: str, name: str, number: object) -> float:
 
 
 def _success(method: str, success: object) -> bool | None:
-    """Of `info["success"]`; some environments write 0 and 1."""
+    """Success by `info["success"]`; some environments write 0 and 1."""
     if success is None:
         return None
     if isinstance(success, str | bytes) or success not in (True, False):
@@ -284,7 +284,7 @@ def _text(method: str, observation: object) -> str:
 
 
 def _check_length(name: str, text: str) -> None:
-    """Raises EnvError for what no model could read: whoever made it is to blame."""
+    """Raise EnvError for what no model could read: whoever made it is to blame."""
     if len(text) > MOST_CHARS:
         raise EnvError(
             f"{name} has {len(text):,} characters, expected at most {MOST_CHARS:,}: cut it in the "

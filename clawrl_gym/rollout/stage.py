@@ -1,4 +1,4 @@
-"""Where the episodes of a run are played: an environment, and the agent that acts in it.
+"""Stages of a run's episodes: an environment, and the agent that acts in it.
 
 A run of one environment has one stage, whose name is empty; a mixture has one for each of its
 environments, and `TaskRef.env` says which a task belongs to.
@@ -20,7 +20,7 @@ class Stage:
     env: EnvConfig
     agent: AgentConfig
     timeout_s: float
-    """Of one episode."""
+    """Seconds of one episode."""
     envs_per_worker: int | None = None
     """Most episodes here that a worker runs at a time; None: as many as it has slots."""
 
@@ -30,16 +30,16 @@ class Stage:
 
 
 Stages = Mapping[str, Stage]
-"""By the environment's name in the run."""
+"""Stages by the environment's name in the run."""
 
 
 def one_stage(env: EnvConfig, agent: AgentConfig | None = None, timeout_s: float = 120.0) -> Stages:
-    """Of a run of one environment."""
+    """The stages of a run of one environment."""
     return {"": Stage(env, agent or AgentConfig(), timeout_s)}
 
 
 def limits_of(stages: Stages) -> dict[str, EpisodeLimits]:
-    """What an episode on each stage may take."""
+    """Limits of an episode, by stage."""
     return {name: stage.limits for name, stage in stages.items()}
 
 
@@ -50,6 +50,6 @@ def places_of(stages: Stages) -> dict[str, int]:
 
 
 def resources_of(stages: Stages) -> tuple[str, ...]:
-    """What a node of a cluster must have to hold all of them, by Ray's names."""
+    """Ray's names of the resources that a node of a cluster needs to hold all stages."""
     resources = {stage.env.node_resource for stage in stages.values()}
     return tuple(sorted(resource for resource in resources if resource is not None))

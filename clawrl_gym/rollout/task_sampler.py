@@ -1,4 +1,4 @@
-"""Which tasks a run draws: deterministic in the seed, so that a resumed run draws the same.
+"""Choice of a run's tasks: deterministic in the seed, so that a resumed run draws the same.
 
 A task that is left out, as its verifier gives no verdict, is replaced by another one where it would
 be drawn; all other draws stay as they are.
@@ -59,7 +59,7 @@ class TaskSampler:
 
     @property
     def train_ids(self) -> Sequence[str] | None:
-        """Of all training tasks; None where there are seeds."""
+        """Ids of all training tasks; None where there are seeds."""
         return None if self._ids is None else self._ids["train"]
 
     @property
@@ -131,7 +131,7 @@ def _ids(config: EnvConfig, split: Split) -> Sequence[str] | None:
 
 
 def _check_disjoint(config: EnvConfig, train: Sequence[str], heldout: Sequence[str]) -> None:
-    """Of an endless set the first ones. Raises ConfigError when nothing is really held out."""
+    """Check (an endless set's first) tasks. Raises ConfigError when nothing is held out."""
     known = set(train) if len(train) <= _MOST_COMPARED and not _knows_its_own(train) else train
     both = [task_id for task_id in islice(heldout, _COMPARED_HELDOUT) if task_id in known]
     if both:
@@ -143,7 +143,7 @@ def _check_disjoint(config: EnvConfig, train: Sequence[str], heldout: Sequence[s
 
 
 def _knows_its_own(ids: Sequence[str]) -> bool:
-    """It says what it holds without being looked through, as a list does not."""
+    """Whether it knows its members without being searched through, unlike a list."""
     return not isinstance(ids, list | tuple) and type(ids).__contains__ is not Sequence.__contains__
 
 

@@ -21,22 +21,22 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 _LOOK_S = 0.01
-"""How long calls may wait for a thread before there are more of them."""
+"""Seconds that calls may wait for a thread before more are started."""
 _BUSY = 0.8
-"""Of one core; a process that takes as much is not faster with more threads."""
+"""Share of one core; a process that takes as much is not faster with more threads."""
 _BUSY_LOOK_S = 0.25
-"""Where no call has begun for so long, those that run hold all threads, busy or not."""
+"""Seconds without a begun call after which running ones hold all threads, busy or not."""
 
 
 class Lane(Protocol):
-    """Where the calls of one environment go."""
+    """A queue for the calls of one environment."""
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run it after the calls before it. Cancelled, it is left out unless it runs already."""
         ...
 
     def end(self) -> None:
-        """Nothing more comes; waits for nothing."""
+        """End the lane: nothing more comes; waits for nothing."""
         ...
 
 
@@ -50,7 +50,7 @@ class _Call:
         self._error: BaseException | None = None
 
     def run(self) -> bool:
-        """On a thread; False when nobody waits for it any more."""
+        """Run the call on a thread; False when nobody waits for it."""
         if self.future.cancelled():
             return False
         try:
@@ -60,7 +60,7 @@ class _Call:
         return True
 
     def settle(self) -> None:
-        """On the loop."""
+        """Resolve the future, on the loop."""
         if self.future.done():
             return
         if self._error is None:
@@ -78,7 +78,7 @@ class _Returns:
         self._waking = False
 
     def put(self, call: _Call) -> None:
-        """From any thread."""
+        """Return a call from any thread."""
         self._ended.append(call)
         if not self._waking:
             self._waking = True
@@ -131,7 +131,7 @@ class SharedThreads:
         self._look: asyncio.TimerHandle | None = None
         self._last = _Look(0, 0, 0.0, 0.0)
         self.lock = threading.Lock()
-        """Of lanes and of the three counts."""
+        """Lock of the lanes and of the three counts."""
         self._submitted = 0
         self._begun = 0
         self._ended = 0
@@ -210,13 +210,13 @@ class SharedThreads:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """How things stood at a time."""
+    """The counts at one time."""
 
     submitted: int
     begun: int
     time_s: float
     cpu_s: float
-    """Of the process."""
+    """CPU seconds of the process."""
 
 
 class _SharedLane:
@@ -226,7 +226,7 @@ class _SharedLane:
         self._threads = threads
         self.calls: deque[_Call] = deque()
         self.is_ready = False
-        """It is in the queue, or a call of its runs."""
+        """True while it is in the queue, or a call of its runs."""
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -238,4 +238,4 @@ class _SharedLane:
         return future
 
     def end(self) -> None:
-        """Its calls are run; a thread that one of them holds for ever is lost."""
+        """End after its calls; a thread that one of them holds for ever is lost."""

@@ -1,4 +1,4 @@
-"""When a policy that is served may learn: always, between certain hours, or while nobody asks it.
+"""Times at which a served policy may learn: always, between certain hours, or while it is idle.
 
 What is judged meanwhile waits in its queue. Nothing is taken out of it before it is time, so that
 what a person deletes or corrects until then is not learned.
@@ -18,7 +18,7 @@ _LOOK_EVERY_S = 1.0
 
 
 class TrainingTime:
-    """Of one run."""
+    """The times at which one run learns."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class TrainingTime:
             self._on_wait(None)
 
     def _awaited(self) -> str | None:
-        """What has to come first, in words; None when it is time."""
+        """The condition that has to come first, in words; None when it is time."""
         when = self._config.train_when
         if when == "always":
             return None

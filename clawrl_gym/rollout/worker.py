@@ -132,7 +132,7 @@ class RolloutWorker(EpisodeRunner):
         self._slot_count = slots
         self._memory = MemoryWatch(slots, growth_mb)
         self._stale: set[EnvironmentThread] = set()
-        """Those to be made anew before their next episode."""
+        """Environments to recreate before their next episode."""
         self._in_flight = 0
         self._batches = PlayedBatches(self.run)
         self._retires = False
@@ -175,11 +175,11 @@ class RolloutWorker(EpisodeRunner):
         self._batches.begin(epoch, is_first, beginnings)
 
     async def ended(self, epoch: int) -> list[Ending]:
-        """Of those that `begin` got, what has ended since the last time."""
+        """Ends since the last call, of the episodes that `begin` got."""
         return await self._batches.ended(epoch)
 
     def process_id(self) -> int:
-        """Another one once a worker was replaced."""
+        """Process id; it changes when the worker is replaced."""
         return os.getpid()
 
     def retire_if_empty(self) -> bool:
@@ -192,7 +192,7 @@ class RolloutWorker(EpisodeRunner):
         cure = self._memory.episode_ended()
         if cure is Cure.RENEW:
             self._stale = {one for cast in self._casts.values() for one in cast.all}
-            return f"{self._memory.words}: its environments are made anew"
+            return f"{self._memory.words}: its environments are recreated"
         if cure is Cure.RETIRE:
             self._retires = self._replaceable
             what = "it is replaced" if self._replaceable else "stop the run before memory is full"

@@ -14,7 +14,7 @@ from clawrl_gym.policy.interface import Policies
 from clawrl_gym.trainers.canaries import PROMPTS, Exchange
 
 _ASKER = "canaries"
-"""Who asks, to the fleet: not a session."""
+"""Name of the asker for the fleet: not a session."""
 _LONGEST_REPLY = 64
 """Tokens."""
 
@@ -25,7 +25,7 @@ class CanaryPrompts:
     def __init__(
         self, policies: Policies, version: Callable[[], int], file: Path | None = None
     ) -> None:
-        """Raises ConfigError for a file that cannot be used."""
+        """Read the prompts. Raises ConfigError for a file that cannot be used."""
         self._policies = policies
         self._version = version
         self._bodies = (

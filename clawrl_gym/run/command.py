@@ -1,4 +1,4 @@
-"""What the commands share: help from the configuration, one clear line for an error, Ctrl-C."""
+"""Shared frame of the commands: help from the configuration, errors in one line, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from clawrl_gym.serving.supervisor import NO_ROOM
 
 _HELP = ("-h", "--help")
 _CODES = ((ConfigError, 2), (ClusterError, 3), (NoRoom, NO_ROOM))
-"""Exit codes of errors; 1 for all others. After 3 the same command can go on at once; 4 is told to
+"""Exit codes of errors; 1 for all others. After 3 the same command can resume at once; 4 is told to
 what watches over `serve` alone."""
 C = TypeVar("C", bound=CommandConfig | SftConfig | EvaluateConfig | RejudgeConfig | BenchConfig)
 
@@ -49,9 +49,9 @@ def command(
     main: Callable[[C], Coroutine[object, object, int]],
     arguments: list[str] | None = None,
 ) -> int:
-    """What `python -m clawrl_gym.NAME ARGUMENTS` does; returns the exit code.
+    """Run `python -m clawrl_gym.NAME ARGUMENTS`; returns the exit code.
 
-    `check` looks at what `main` would be refused for, and says what it would start.
+    `check` finds everything that `main` would be refused for, and describes what it would start.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     redact.install(redact.secrets_of_process(arguments, os.environ))
@@ -71,8 +71,8 @@ def _print_help(name: str, doc: str, config: BaseModel) -> int:
 def _multirun(name: str, arguments: list[str]) -> int:
     if name != "train":
         sys.stderr.write(
-            f"error: got --multirun, which {name} has not, expected clawrl_gym.train --multirun; "
-            "python -m clawrl_gym.bench compares recipes over seeds\n"
+            f"error: got --multirun, which {name} does not have, expected clawrl_gym.train "
+            "--multirun; python -m clawrl_gym.bench compares recipes over seeds\n"
         )
         return 2
     INTERRUPTS.patience_s = HOLDING_S
@@ -106,7 +106,7 @@ def run_coroutine(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 
 def exit_code_of(run: Callable[[], int]) -> int:
-    """Of what a command does; an error on purpose is one line on standard error."""
+    """Exit code of a command; an error on purpose is one line on standard error."""
     try:
         with INTERRUPTS.caught():
             return run()
@@ -122,7 +122,7 @@ def exit_code_of(run: Callable[[], int]) -> int:
 
 
 def _say(error: BaseException) -> int:
-    """The error in a line, with how to go on where something can; returns the exit code."""
+    """The error in a line, with how to resume where something can; returns the exit code."""
     first = first_of(error)
     notes = dict.fromkeys([*getattr(first, "__notes__", ()), *getattr(error, "__notes__", ())])
     kind = "" if isinstance(first, ConfigError) else f"{type(first).__name__}: "

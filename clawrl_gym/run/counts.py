@@ -1,4 +1,4 @@
-"""What training and serving count, under the names of metrics.jsonl: a `Counts` each."""
+"""Counts of training and serving, under the names of metrics.jsonl: a `Counts` each."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class TrainingCounts:
         self._collector = collector
         self._started_s = now()
         self._marks_s: list[float] = []
-        """When training began, the gauges being asked for, and updates came; the newest two."""
+        """Times at which training began, counting gauges, and updates came; the newest two."""
         self._first_update_s = math.nan
         self._updates = 0
         self._episodes: list[Episode] = []
-        """With a reward, since the last update."""
+        """Episodes with a reward, since the last update."""
         self._errors: Counter[str] = Counter()
         self._replaced = 0
         """Characters of environments' texts that were no valid Unicode."""
@@ -143,8 +143,8 @@ class TrainingCounts:
         return values
 
     def _left_s(self, version: int, began_s: float, now_s: float) -> float:
-        """By the mean update; the first one, which nothing was collected for before, is counted
-        only as long as there is no other."""
+        """Seconds left, by the mean update; the first one, which nothing was collected for before,
+        is counted only as long as there is no other."""
         if self._updates > 1:
             update_s = (now_s - self._first_update_s) / (self._updates - 1)
         else:
@@ -200,7 +200,7 @@ class ServingCounts:
         self._last_judge_counters: Counter[str] = Counter()
         """The queue's, at the last update."""
         self._rewards: list[float] = []
-        """Of the verdicts since the last update."""
+        """Rewards of the verdicts since the last update."""
         self._token_rate = RateWindow()
 
     def count(self, event: Episode | Turn | Verdict) -> None:
@@ -257,15 +257,15 @@ class ServingCounts:
         return counts | {name: float(count) for name, count in self._counters.items()}
 
     def _judged_since_last_update(self) -> dict[str, float]:
-        """What the judge's own verdicts were like."""
+        """Shares of the judge's own verdicts."""
         counters = Counter(self._queue.counters)
         new, self._last_judge_counters = counters - self._last_judge_counters, counters
         return judged_shares(new)
 
 
 def _of_requests(stats: GatewayStats, of_environments: int = 0) -> dict[str, float]:
-    """What was otherwise than it might seem to whoever asked, since the process began; what never
-    happened is left out."""
+    """Counts since the process began of requests that were not served quite as they were made;
+    zeros are left out."""
     replaced = replacements.counts()
     replaced["environment"] += of_environments
     counts = {f"{REQUESTS_PREFIX}replaced/{sender}": n for sender, n in replaced.items()}
@@ -276,7 +276,7 @@ def _of_requests(stats: GatewayStats, of_environments: int = 0) -> dict[str, flo
 
 
 def _of_batch(update: Update) -> dict[str, float]:
-    """How long its step took, and its replies are; of a batch without signal nothing."""
+    """Duration of a batch's step, and length of its replies; nothing for a batch without signal."""
     if update.stats is None:
         return {}
     tokens = reply_tokens(update.batch.samples)

@@ -47,7 +47,7 @@ class _Oracle:
     env: Any
     agent: Demonstrator
     messages: list[Message] = field(default_factory=list)
-    """Of the last request, and the reply to it."""
+    """Messages of the last request, and the reply to it."""
     tools: list[Tool] = field(default_factory=list)
     _actions: Iterator[str] | None = None
 
@@ -71,11 +71,11 @@ class _Oracle:
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
     ) -> None:
-        """Nothing is kept of what failed."""
+        """Keep nothing of a failed episode."""
 
 
 def check_demonstrable(env: EnvConfig, agent: AgentConfig) -> None:
-    """Raises ConfigError for an environment without an oracle, or an agent that writes none of its
+    """Raise ConfigError for an environment without an oracle, or an agent that writes none of its
     replies."""
     if agent.type == "harness" or not isinstance(build_agent(agent, env), Demonstrator):
         raise ConfigError(

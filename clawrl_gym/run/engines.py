@@ -20,24 +20,24 @@ from clawrl_gym.cluster.placement import EngineNeeds
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.log_files import rotate_program_log
-from clawrl_gym.core.shipment import Shipment
+from clawrl_gym.core.transfer import Transfer
 from clawrl_gym.policy.adapters import Adapter
-from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine import Connection, Engine, EngineSetup, Hold, OnPhase
 from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.policy.engine_host import News
 from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.serving_folder import Take
+from clawrl_gym.policy.transfer_store import TransferStore
 
 _PLACING_S = 60.0
-"""How long a cluster may take to give an engine a process, before it is said that it waits."""
+"""Seconds that a cluster may take to place an engine, before a message says that it waits."""
 _JOINING_S = 300.0
-"""How long an engine that was lost waits for a node that takes it, before that is a failure."""
+"""Seconds that a lost engine waits for a node that takes it, before that is a failure."""
 _CALL_S = 300.0
 _SWITCH_S = 90.0
-_SILENT_S = 10.0
+_UNRESPONSIVE_S = 10.0
 _FORGIVEN_S = 300.0
-"""An engine that was well for so long starts the count of deaths afresh."""
+"""An engine that was healthy for so long starts the count of deaths afresh."""
 _PAUSE_S = 1.0
 _REFUSED_PAUSE_S = 5.0
 """After a node that takes no engine: it is the one with room, and would be asked at once again."""
@@ -52,8 +52,8 @@ class Process(Protocol):
         ...
 
     async def call(self, method: str, *arguments: object) -> object:
-        """Raises Lost when the process or the node is gone, and what the host raised, a ClawError
-        as it was."""
+        """Call a method. Raises Lost when the process or the node is gone, and what the host
+        raised, a ClawError as it was."""
         ...
 
     def kill(self) -> None: ...
@@ -62,7 +62,7 @@ class Process(Protocol):
 Spawn = Callable[[PolicyConfig, str, EngineNeeds], Process]
 """Begins a process for an engine with this configuration and key."""
 Admit = Callable[[str], Awaitable[None]]
-"""Raises ConfigError for a node, by its id, that cannot take an engine."""
+"""Admits a node by its id. Raises ConfigError for one that cannot take an engine."""
 
 
 async def _anybody(node_id: str) -> None:
@@ -76,7 +76,7 @@ class RemoteEngine(Engine):
         self,
         config: PolicyConfig,
         needs: Callable[[], Awaitable[EngineNeeds]],
-        depot: Depot,
+        transfer_store: TransferStore,
         log: Path,
         on_phase: OnPhase,
         hold: Hold,
@@ -84,17 +84,17 @@ class RemoteEngine(Engine):
         spawn: Spawn,
         on_node: Callable[[str], None] = lambda _: None,
         admit: Admit = _anybody,
-        silent_s: float = _SILENT_S,
+        unresponsive_s: float = _UNRESPONSIVE_S,
         refused_pause_s: float = _REFUSED_PAUSE_S,
     ) -> None:
         """`needs` answers once the cluster is there; `log` is where its own log is kept;
         `on_node` is told the id of each node that it comes to, once `admit` has let it. A node that
-        is refused is told once, and another one is waited for. After `silent_s` without a word
-        from its node, nobody waits for its answers any more."""
+        is refused is told once, and another one is waited for. After `unresponsive_s` without a
+        word from its node, nobody waits for its answers any more."""
         self.key = secrets.token_urlsafe(32)
         self._config = config.model_copy(update={"port": 0})
         self._needs = needs
-        self._depot = depot
+        self._transfer_store = transfer_store
         self._log = log
         self._on_phase = on_phase
         self._hold = hold
@@ -102,13 +102,13 @@ class RemoteEngine(Engine):
         self._admit = admit
         self._refused: set[str] = set()
         self._refused_pause_s = refused_pause_s
-        self._silent_s = silent_s
+        self._unresponsive_s = unresponsive_s
         self._spawn = spawn
         self._process: Process | None = None
         self._node = "no node yet"
         self._base_url: str | None = None
         self._stopping = False
-        self._is_silent = False
+        self._is_unresponsive = False
         self._staged = -1
         self._served = -1
         self._phases_heard = self._log_bytes = 0
@@ -120,14 +120,14 @@ class RemoteEngine(Engine):
     @property
     def base_url(self) -> str:
         if self._base_url is None:
-            raise PolicyUnavailable("the engine is not there yet: no node of the cluster has it")
-        if self._is_silent:
+            raise PolicyUnavailable("the engine has not started yet: no node of the cluster has it")
+        if self._is_unresponsive:
             raise PolicyUnavailable(f"the node {self._node} has not been heard of for a while")
         return self._base_url
 
     @property
     def alive(self) -> bool:
-        return self._base_url is not None and not self._is_silent
+        return self._base_url is not None and not self._is_unresponsive
 
     @property
     def secrets(self) -> Sequence[str]:
@@ -141,7 +141,7 @@ class RemoteEngine(Engine):
         self._close.append(close)
 
     async def start(self, version: int, weights: Path | None) -> None:
-        await self._depot.open(version, weights)
+        await self._transfer_store.open(version, weights)
         self._stopping = False
         try:
             await self._begin(_PLACING_S)
@@ -170,13 +170,13 @@ class RemoteEngine(Engine):
                 await asyncio.sleep(_PAUSE_S)
 
     async def stage(self, version: int, weights: Path, take: Take) -> None:
-        shipment = await self._depot.stage(version, weights, take)
+        transfer = await self._transfer_store.stage(version, weights, take)
         if self.alive:
             with contextlib.suppress(Lost, PolicyError):  # `switch` tries again
-                await self._give_weights(version, shipment)
+                await self._give_weights(version, transfer)
 
     def of_version(self, version: int) -> Path:
-        return self._depot.of_version(version)
+        return self._transfer_store.of_version(version)
 
     async def switch(self, version: int) -> float:
         async with self._changing:
@@ -185,20 +185,20 @@ class RemoteEngine(Engine):
                 if self.alive and self._staged != version:
                     here = self.of_version(version)
                     await self._give_weights(
-                        version, await self._depot.stage(version, here, "share")
+                        version, await self._transfer_store.stage(version, here, "share")
                     )
                 if self.alive:
                     with self._hold():
                         answer = await self._ask("switch", version, limit_s=_SWITCH_S)
                     paused_s, self._served = cast(float, answer), version
-            await self._depot.commit(version)
+            await self._transfer_store.commit(version)
             return paused_s
 
     async def settle(self) -> None:
         if self.alive:
             with contextlib.suppress(Lost, PolicyError):  # it has room for both until the next
                 await self._ask("settle")
-        await self._depot.settle()
+        await self._transfer_store.settle()
 
     async def renew(self, version: int, weights: Path) -> None:
         await self._let_go()
@@ -206,8 +206,8 @@ class RemoteEngine(Engine):
     async def load_adapter(self, adapter: Adapter) -> None:
         raise PolicyError("engines on nodes take merged weights alone: policy.serve=weights")
 
-    async def _give_weights(self, version: int, shipment: Shipment) -> None:
-        await self._ask("stage", version, shipment)
+    async def _give_weights(self, version: int, transfer: Transfer) -> None:
+        await self._ask("stage", version, transfer)
         self._staged = version
 
     async def _begin(self, placing_s: float) -> None:
@@ -216,8 +216,8 @@ class RemoteEngine(Engine):
         listening = asyncio.create_task(self._listen())
         try:
             await self._give_model()
-            version = self._depot.version
-            weights = await self._depot.weights()
+            version = self._transfer_store.version
+            weights = await self._transfer_store.weights()
             url = cast(str, await self._ask("start", version, weights, limit_s=None))
             self._served = version
             await self._catch_up()
@@ -232,8 +232,8 @@ class RemoteEngine(Engine):
     async def _catch_up(self) -> None:
         """Serve what has become current while nobody could tell it."""
         async with self._changing:
-            if self._served != self._depot.version:
-                version, weights = self._depot.version, await self._depot.weights()
+            if self._served != self._transfer_store.version:
+                version, weights = self._transfer_store.version, await self._transfer_store.weights()
                 assert weights is not None  # the model's own are only ever the first
                 await self._give_weights(version, weights)
                 await self._ask("switch", version, limit_s=_SWITCH_S)
@@ -276,9 +276,9 @@ class RemoteEngine(Engine):
         return None
 
     async def _give_model(self) -> None:
-        if not await self._ask("find_model", await self._depot.source(), limit_s=None):
+        if not await self._ask("find_model", await self._transfer_store.source(), limit_s=None):
             self._on_phase("sending the model")
-            await self._ask("take_model", await self._depot.model(), limit_s=None)
+            await self._ask("take_model", await self._transfer_store.model(), limit_s=None)
 
     async def _listen(self) -> None:
         """Pass on what the engine tells, until it has nothing more to tell: that is an error."""
@@ -297,13 +297,13 @@ class RemoteEngine(Engine):
             self._ask("news", self._phases_heard, self._log_bytes, limit_s=None)
         )
         try:
-            while not (await asyncio.wait({asking}, timeout=self._silent_s))[0]:
-                self._is_silent = True
+            while not (await asyncio.wait({asking}, timeout=self._unresponsive_s))[0]:
+                self._is_unresponsive = True
                 await self._close_connections()
             news = cast(News, await asking)
-            if self._is_silent:
+            if self._is_unresponsive:
                 await self._catch_up()
-                self._is_silent = False
+                self._is_unresponsive = False
             return news
         finally:
             asking.cancel()
@@ -321,7 +321,7 @@ class RemoteEngine(Engine):
     async def _let_go(self) -> None:
         """End the process, if it is there; connections that wait for it are closed."""
         process, self._process, self._base_url = self._process, None, None
-        self._is_silent = False
+        self._is_unresponsive = False
         self._staged = -1  # the next process has other files
         try:
             await self._close_connections()
@@ -365,7 +365,7 @@ class ClusterEngines:
     def __init__(
         self,
         config: PolicyConfig,
-        depot: Depot,
+        transfer_store: TransferStore,
         needs: Callable[[], Awaitable[EngineNeeds]],
         *,
         spawn: Spawn = RayProcess,
@@ -374,7 +374,7 @@ class ClusterEngines:
         """`needs` answers once the cluster is there; `admit` is asked about each node that an
         engine comes to."""
         self._config = config
-        self._depot = depot
+        self._transfer_store = transfer_store
         self._ask_needs = needs
         self._needs: EngineNeeds | None = None
         self._spawn = spawn
@@ -386,7 +386,7 @@ class ClusterEngines:
         return RemoteEngine(
             self._config,
             self._needs_at_start,
-            self._depot,
+            self._transfer_store,
             setup.log,
             setup.on_phase,
             setup.hold,

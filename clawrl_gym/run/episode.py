@@ -28,7 +28,7 @@ class PlayedEpisode:
 
     episode: Episode
     messages: list[Message]
-    """From the first request to what came back last."""
+    """Messages from the first request to the last answer of the environment."""
 
 
 async def run_episode_async(

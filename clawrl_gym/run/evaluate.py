@@ -134,7 +134,7 @@ async def _measure(
     on_phase: OnPhase,
     served: PolicyAddress | None,
 ) -> Evaluation:
-    """What is graded already needs no policy: where nothing is missing none is started."""
+    """Measure the missing episodes; without any, no policy is started."""
     config, tasks, rollout = plan.config, plan.heldout, plan.config.rollout
     samples = config.eval.samples_per_task
     on_phase("evaluation", f"{len(tasks)} tasks of the split {config.split}")

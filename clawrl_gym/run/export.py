@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Dtype = Literal["float32", "bfloat16", "float16"]
 Form = Literal["merged", "adapter"]
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-"""What safetensors calls the element types that can be made of one another."""
+"""safetensors' names of the element types that can be converted to one another."""
 _MARGIN_BYTES = 100 << 20
 
 
@@ -135,7 +135,7 @@ def _write_adapter(
 
 
 def _adapter_of(source: Path) -> AdapterFiles:
-    """Raises ConfigError for a checkpoint of all weights."""
+    """Adapter of a checkpoint. Raises ConfigError for one of all weights."""
     adapter = AdapterFiles(source / ADAPTER)
     if not adapter.weights.is_file():
         raise ConfigError(
@@ -146,7 +146,7 @@ def _adapter_of(source: Path) -> AdapterFiles:
 
 
 def _run_dir(path: Path) -> Path:
-    """Raises ConfigError for a path that is no run's, with what was probably meant."""
+    """A run's folder. Raises ConfigError for another path, with what was probably meant."""
     inside = run_of(str(path))
     if inside is not None and not RunFolder(path).exists:
         raise ConfigError(
@@ -158,7 +158,7 @@ def _run_dir(path: Path) -> Path:
 
 
 def _records_of(remote: RemoteRun) -> RunFolder:
-    """What is known of a run whose checkpoints are elsewhere. Raises ConfigError."""
+    """Records of a run whose checkpoints are elsewhere. Raises ConfigError."""
     remote.checkpoints()  # there is one
     remote.fetch_records()
     return RunFolder(remote.folder)

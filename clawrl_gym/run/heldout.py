@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from clawrl_gym.cluster.environments import Environments
-from clawrl_gym.cluster.others import OtherEnv, other_metrics
+from clawrl_gym.cluster.extra_evaluations import ExtraEvaluation, extra_metrics
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.metrics import best_heldout
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.floors import RewardFloors
 from clawrl_gym.rollout.mixture import Mixture
-from clawrl_gym.run.parts import RunParts
+from clawrl_gym.run.services import RunServices
 from clawrl_gym.ui.text import reward_words
 from clawrl_gym.ui.view import RunView
 
@@ -28,9 +28,9 @@ class HeldOut:
         self,
         config: RunConfig,
         tasks: Mixture,
-        other_envs: Sequence[OtherEnv],
+        extra_evaluations: Sequence[ExtraEvaluation],
         environments: Environments,
-        parts: RunParts,
+        services: RunServices,
         view: RunView,
         on_evaluation: Callable[[int, Evaluation, range], None],
         floors: RewardFloors,
@@ -39,17 +39,17 @@ class HeldOut:
         `floors`: of the run's rewards."""
         self._config = config
         self._tasks = tasks
-        self._other_envs = other_envs
+        self._extra_evaluations = extra_evaluations
         self._environments = environments
-        self._parts = parts
+        self._services = services
         self._view = view
         self._on_evaluation = on_evaluation
         self._floors = floors
         self._beside: asyncio.Task[None] | None = None
         self._measured_step: int | None = None
-        """Of the one in between that is under way."""
+        """Step of the evaluation in between that is in progress."""
         self.evaluations: dict[int, Evaluation] = {}
-        """By the updates before each."""
+        """Evaluations by the number of updates before each."""
 
     async def measure(self, step: int) -> None:
         """The first or the last: all tasks, samples of them, and other environments."""
@@ -58,8 +58,8 @@ class HeldOut:
         if not self._config.eval.ends:
             return
         await self._evaluate(step, self._config.eval.tasks, ks=self._config.eval.k)
-        for other_env in self._other_envs if step in self.evaluations else ():
-            await self._measure_elsewhere(step, other_env)
+        for extra in self._extra_evaluations if step in self.evaluations else ():
+            await self._measure_elsewhere(step, extra)
 
     def is_due(self, step: int) -> bool:
         """Whether one in between is due after so many updates."""
@@ -67,7 +67,7 @@ class HeldOut:
         return bool(every) and step % every == 0 and step < self._config.trainer.steps
 
     def begin_if_due(self, step: int, running: asyncio.TaskGroup) -> None:
-        """One in between, if one is due now; it goes on in `running`."""
+        """Begin one in between, if one is due now; it continues in `running`."""
         if not self.is_due(step):
             return
         if self._measured_step is not None:
@@ -80,8 +80,8 @@ class HeldOut:
         self._beside = running.create_task(self._evaluate_beside(step))
 
     def kept(self, steps: Collection[int]) -> set[int]:
-        """Those of `steps` whose weights did best, or may prove to."""
-        best = best_heldout(self._parts.metrics.history, steps)
+        """The `steps` whose weights did best, or may prove to."""
+        best = best_heldout(self._services.metrics.history, steps)
         return {step for step in (best, self._measured_step) if step is not None}
 
     async def _evaluate_beside(self, step: int) -> None:
@@ -92,10 +92,10 @@ class HeldOut:
         tasks = self._tasks.heldout(count if self._config.eval.tasks else 0)
         if not tasks:
             return
-        policy = self._parts.policy
+        policy = self._services.policy
         self._view.phase("held-out", f"{len(tasks)} tasks, after {step} updates")
         first_version = policy.version
-        with self._parts.timeline.span("collect", "held-out", step=step):
+        with self._services.timeline.span("collect", "held-out", step=step):
             result = await self._environments.evaluate(
                 tasks,
                 temperature=self._config.eval.temperature,
@@ -109,13 +109,13 @@ class HeldOut:
         self.evaluations[step] = result
         self._on_evaluation(step, result, range(first_version, policy.version + 1))
 
-    async def _measure_elsewhere(self, step: int, other_env: OtherEnv) -> None:
-        parts = self._parts
-        self._view.phase("held-out", f"{len(other_env.tasks)} tasks of env={other_env.name}")
-        with parts.timeline.span("collect", "held-out", step=step, env=other_env.name):
-            result = await other_env.evaluate(self._config, parts.policy.address, parts.cluster)
+    async def _measure_elsewhere(self, step: int, extra: ExtraEvaluation) -> None:
+        services = self._services
+        self._view.phase("held-out", f"{len(extra.tasks)} tasks of env={extra.name}")
+        with services.timeline.span("collect", "held-out", step=step, env=extra.name):
+            result = await extra.evaluate(self._config, services.policy.address, services.cluster)
         self._view.phase("held-out", "ready")
-        parts.metrics.log(step, other_metrics(other_env.name, result))
+        services.metrics.log(step, extra_metrics(extra.name, result))
         reward = reward_words(result.metrics())
         fields = [f"{result.success:.0%} of {result.n} solved", reward, result.warning]
-        self._view.message(f"held-out of env={other_env.name}: {'; '.join(filter(None, fields))}")
+        self._view.message(f"held-out of env={extra.name}: {'; '.join(filter(None, fields))}")

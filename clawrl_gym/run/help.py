@@ -1,4 +1,4 @@
-"""What `--help` prints: a command's own words, the groups, and every key of the run at hand.
+"""Output of `--help`: a command's docstring, the groups, and every key of the run at hand.
 
 The values are those of the configuration that the arguments compose, so `--help env=gui` lists the
 keys of web pages with what a run on web pages would use.
@@ -76,7 +76,7 @@ def short(value: Any) -> str:
 
 
 def _entry(value: object) -> str:
-    """Of a list: rules by their names, all else as it is."""
+    """An entry of a list: rules by their names, all else as it is."""
     return str(getattr(value, "name", value))
 
 

@@ -1,6 +1,6 @@
 """The observer: turns what the parts count into metrics.jsonl and the view.
 
-It reads counters and changes nothing; a run without it would go on the same. What one kind of run
+It reads counters and changes nothing; a run without it would be the same. What one kind of run
 counts, and how, is its `Counts` (see `counts.py`).
 """
 
@@ -39,18 +39,18 @@ class ObservedPolicy(Protocol):
 
 
 class Counts(Protocol):
-    """What one kind of run counts."""
+    """Counts of one kind of run."""
 
     def count(self, event: Episode | Turn | Verdict) -> None:
         """An episode ended or failed, a turn was recorded, or it was judged."""
         ...
 
     def gauges(self) -> dict[str, float]:
-        """As they are now, by metric name; not a number where there is nothing to measure."""
+        """Present gauges by metric name; not a number where there is nothing to measure."""
         ...
 
     async def of_update(self, update: Update) -> dict[str, float]:
-        """What belongs to an update, by metric name; counts since the one before begin anew."""
+        """Metrics of an update, by name; counts since the one before are reset."""
         ...
 
 
@@ -129,7 +129,7 @@ class Observer:
         """An update serves: everything about it, and what was counted since the last."""
         values = {
             "policy/version": float(update.version),
-            "swap/pause_s": update.swap_pause_s,
+            "swap/pause_s": update.publish_pause_s,
             "batch/samples": float(len(update.batch.samples)),
         }
         values |= update.stats.metrics if update.stats else {}
@@ -142,9 +142,9 @@ class Observer:
         self._metrics.log(update.version, values)
         self._view.step(update.version, values)
         if self._decoder is not None and update.stats is not None:
-            reading = reading_of(update.version, update.stats.taught, self._decoder)
+            reading = reading_of(update.version, update.stats.distilled_turns, self._decoder)
             if reading is not None:
-                self._view.taught(reading)
+                self._view.distilled(reading)
 
     async def run(self) -> None:
         """Refresh the view and note when tokens are sampled, until cancelled."""

@@ -34,7 +34,7 @@ from clawrl_gym.policy.adapters import adapter_slots
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
 from clawrl_gym.policy.engine_classes import engine_class, make_engine
 from clawrl_gym.policy.models import checkpoint_dtype, picture_ids, sees
-from clawrl_gym.policy.servers import MakeEngine, PolicyServers, Prove
+from clawrl_gym.policy.servers import MakeEngine, PolicyServers, Verify
 from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.policy.whole_model import holds_adapter, write_whole
 from clawrl_gym.rollout.chat import PolicyAddress
@@ -44,7 +44,7 @@ from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.store.users import Users
 
 OnPhase = Callable[[str, str], None]
-"""Who is told what a part is doing: its name, and what."""
+"""Reports what a part is doing: its name, and what."""
 
 
 class ServingConfig(Protocol):
@@ -70,7 +70,7 @@ def reachable(config: GatewayConfig, host: str) -> GatewayConfig:
 
 
 def url_for(url: str, host: str) -> str:
-    """As those machines have it, of a gateway that listens on every address."""
+    """The address for those machines, of a gateway that listens on every address."""
     if is_loopback(host):
         return url
     name = f"[{host}]" if ":" in host else host
@@ -111,13 +111,12 @@ class ServedPolicy:
         self.version = 0
         """The newest published weight version."""
         self.make_engine: MakeEngine = make_engine
-        """What makes its engines, elsewhere than on this machine perhaps. Taken when it is
-        opened."""
+        """Makes its engines, perhaps elsewhere than on this machine. Taken when it is opened."""
         self.adapter: AdapterConfig | None = None
         """The form of the adapters that are published; None: weights are. Taken when it is
         opened."""
         self.gpus: tuple[str, ...] | None = None
-        """Those of this machine that are the engines'; None: all. Taken when it is opened."""
+        """This machine's GPUs for the engines; None: all. Taken when it is opened."""
         self.adapters_of_users: dict[str, tuple[int, Path]] = {}
         """Version and folder of each user's own that serves from the start."""
 
@@ -133,7 +132,7 @@ class ServedPolicy:
         return self.model is not None and sees(self.model)
 
     async def open(self, stack: AsyncExitStack, *, resume: bool = False) -> UpdateRow | None:
-        """Open the store; returns the update to go on from. What is opened is closed by `stack`."""
+        """Open the store; returns the update to resume. What is opened is closed by `stack`."""
         config, folder = self._config, self.folder
         folder.logs.mkdir(parents=True, exist_ok=True)
         self.store = Store.open(folder.path, record=config.live.record)
@@ -225,14 +224,14 @@ class ServedPolicy:
             shutil.rmtree(whole, ignore_errors=True)
 
     def _drop_served_weights(self) -> None:
-        """Those of the servers that ended, unless no checkpoint has them."""
+        """Delete the weights of servers that ended, unless no checkpoint has them."""
         if checkpoint_dir(self.folder.checkpoints, self.version).is_dir():
             for folder in self.folder.serving.glob("*/v[0-9]*"):
                 shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.folder.serving / "adapters", ignore_errors=True)
 
     def _at_home(self, resumed: UpdateRow | None) -> UpdateRow | None:
-        """With its checkpoint in this folder, from wherever and whatever place it was written."""
+        """The update with its checkpoint in this folder, wherever it was written."""
         if resumed is None or resumed.checkpoint is None:
             return resumed
         place = self.folder.checkpoints / Path(resumed.checkpoint).name
@@ -243,17 +242,17 @@ class ServedPolicy:
         weights: Path | str,
         version: int | None = None,
         take: Take = "copy",
-        prove: Prove | None = None,
+        verify: Verify | None = None,
     ) -> float:
         """Serve a folder's `model.safetensors` as the next version, or as a later one.
 
         `copy` lets the file be overwritten afterwards, `move` takes it away. Returns the longest
         pause of a server in seconds; requests wait meanwhile. Raises PolicyError when no server
-        takes the weights, NotServed when what is served is not what `prove` expects: the old ones
+        takes the weights, NotServed when what is served is not what `verify` expects: the old ones
         serve on.
         """
         version = self.version + 1 if version is None else version
-        pause_s = await self.servers.publish(version, Path(weights) / WEIGHTS, take, prove)
+        pause_s = await self.servers.publish(version, Path(weights) / WEIGHTS, take, verify)
         self.version = self.gateway.version = version
         return pause_s
 
@@ -270,16 +269,16 @@ class ServedPolicy:
         version: int,
         take: Take = "copy",
         user: str = OWNER,
-        prove: Prove | None = None,
+        verify: Verify | None = None,
     ) -> None:
         """Answer requests of `user` that begin from now on with version `version` of their
         adapter, a folder of PEFT; `""` is the run's own, for all who have none.
 
         Nobody pauses, and requests that have begun keep their version. Raises PolicyError when a
-        server does not take it, NotServed when it is not what `prove` expects: the older version
+        server does not take it, NotServed when it is not what `verify` expects: the older version
         goes on.
         """
-        await self.servers.publish_adapter(version, Path(folder), take, user, prove)
+        await self.servers.publish_adapter(version, Path(folder), take, user, verify)
         if user == OWNER:
             self.version = self.gateway.version = version
 

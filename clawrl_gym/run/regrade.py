@@ -56,7 +56,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Regrading:
-    """What became of an evaluation's verdicts."""
+    """Changes of an evaluation's verdicts."""
 
     before: EvaluationResult
     after: EvaluationResult
@@ -68,7 +68,7 @@ class Regrading:
     """Episodes that could not be replayed, with the reason; they are lost in the new folder."""
 
     def summary(self) -> str:
-        """In a few lines."""
+        """The result in a few lines."""
         lines = [
             f"{self.graded} episodes graded again, {len(self.changes)} otherwise than before"
             + (f"; {self.kept} deadlines kept as they were" if self.kept else ""),
@@ -95,7 +95,7 @@ class StoredReplies:
         self._answers = list(transcript.answers)
         self._stop = attempt.episode.stop_reason
         self._was_refused = len(transcript.observations) > len(transcript.answers)
-        """What it said was sent on no more: the environment itself had not failed."""
+        """Whether its last reply was not sent on: the environment itself had not failed."""
 
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
@@ -112,12 +112,12 @@ class StoredReplies:
             raise ContextError("the context was full here")
         if self._stop is StopReason.AGENT_FAULT and self._was_refused:
             raise RequestError("the request was refused here")
-        raise PolicyError("the episode goes on where it had ended, and there is no more reply")
+        raise PolicyError("the episode continues where it had ended, and there is no more reply")
 
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
     ) -> None:
-        """Nothing to record."""
+        """Do nothing: there is nothing to record."""
 
 
 async def regrade(folder: Path, out: Path | None = None, *, on_phase: OnPhase = quiet) -> Regrading:
@@ -207,7 +207,7 @@ def _beside(folder: Path) -> Path:
 
 
 def _prepared(folder: Path, out: Path, on_phase: OnPhase) -> _Replayer:
-    """What is checked before anything is played. Raises ConfigError or EnvError."""
+    """Check everything before anything is played. Raises ConfigError or EnvError."""
     config = EvaluateConfig.of(read_settings(folder).config)
     if out.resolve() == folder.resolve() or (out.exists() and any(out.iterdir())):
         raise ConfigError(f"got {out} to write to, expected a new folder: --out PATH")

@@ -2,7 +2,7 @@
 
 The new verdicts stand beside the run's own, which stay as they are, as do its samples: nothing of
 what was trained on changes. Hints are not asked for. A judge that fails abstains; a server that is
-gone ends the command, which goes on when it is called again.
+gone ends the command, which continues when it is called again.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from clawrl_gym.ui.rejudged import REJUDGED_PAGE, agreement_lines, write_rejudge
 
 _MOST_REASONS = 3
 _WORDLESS = ("rule", "votes", "probability")
-"""Of a verdict's detail: what has no word of the conversation."""
+"""Details of a verdict without any word of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejudging:
-    """What became of a run's verdicts."""
+    """Results of judging a run's turns again."""
 
     folder: Path
     judge: str
-    """In words."""
+    """Its description."""
     agreement: Agreement
     abstentions: Counter[str]
     """Why the judge abstained, since this start."""
@@ -61,7 +61,7 @@ class Rejudging:
     """False: a session that it showed was deleted while it was written."""
 
     def summary(self) -> str:
-        """In a few lines."""
+        """The result in a few lines."""
         reasons = [
             f"  {count:,} turn{'' if count == 1 else 's'}: {reason}"
             for reason, count in self.abstentions.most_common(_MOST_REASONS)
@@ -90,12 +90,12 @@ class RejudgePlan:
 
     @property
     def judge(self) -> str:
-        """In words."""
+        """Its description."""
         return judges_in_words(self.config.judge)
 
 
 def preflight_rejudging(config: RejudgeConfig) -> RejudgePlan:
-    """Raises ConfigErrors with all that would keep `rejudge` from running."""
+    """Check all. Raises ConfigErrors with all that would keep `rejudge` from running."""
     problems = Problems()
     if not config.judge.judges:
         problems.lines.append(
@@ -150,7 +150,7 @@ class _Rejudger:
         self.abstentions: Counter[str] = Counter()
 
     async def judge_all(self) -> None:
-        """Raises PolicyUnavailable when the judge's server is gone."""
+        """Judge all turns. Raises PolicyUnavailable when the judge's server is gone."""
         if self._record.turns:
             self._say(f"{self._progress}, and kept")
         config = self._plan.config
@@ -179,7 +179,7 @@ class _Rejudger:
             self._now_and_then(self._progress)
 
     async def _turns(self) -> AsyncGenerator[StoredTurn, None]:
-        """Those that are not judged yet, read a session at a time; SQLite wants one thread."""
+        """Turns not judged yet, read a session at a time; SQLite wants one thread."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="store-reader") as thread:
             reader = await loop.run_in_executor(thread, StoreReader, self._plan.folder.path)
@@ -197,8 +197,8 @@ class _Rejudger:
         reason = None if address is None else await asyncio.to_thread(why_unreachable, address)
         if reason is not None:
             raise PolicyUnavailable(
-                f"nobody answers at judge.base_url={address} any more ({reason}); "
-                f"{self._progress}, the same command goes on with the others"
+                f"no server answers at judge.base_url={address} any more ({reason}); "
+                f"{self._progress}, the same command continues with the others"
             )
 
     @property
@@ -207,14 +207,14 @@ class _Rejudger:
 
 
 def _judge_of(config: RejudgeConfig, stack: AsyncExitStack) -> Judge:
-    """Raises ConfigError for one that cannot be made without a run."""
+    """Make the judge. Raises ConfigError for one that cannot be made without a run."""
     judge = JudgeMaker(config.judge, None, lambda: 0, stack, hints=False).make()
     assert judge is not None  # there is one, by the preflight
     return judge
 
 
 def _plan_of(config: RejudgeConfig) -> RejudgePlan:
-    """Raises ConfigError for what holds no turns, StoreError for what cannot be read."""
+    """Plan the work. Raises ConfigError for what holds no turns, StoreError for unreadable runs."""
     if config.folder is None:
         raise ConfigError(
             "got no run, expected its folder: python -m clawrl_gym.rejudge runs/NAME judge=rule"
@@ -222,7 +222,7 @@ def _plan_of(config: RejudgeConfig) -> RejudgePlan:
     folder = RunFolder(Path(config.folder))
     turns, notes = judgeable_turns(folder), []
     if turns.left_out:
-        notes.append(f"{turns.left_out:,} turns left out: their environment is not known any more")
+        notes.append(f"{turns.left_out:,} turns left out: their environment is no longer known")
     if not len(turns):
         raise ConfigError(
             f"{folder.path} holds no turn that a judge could read, expected some with what came "
@@ -234,9 +234,9 @@ def _plan_of(config: RejudgeConfig) -> RejudgePlan:
         turns = turns.spread(config.turns)
     holder = holder_of(folder.path)
     if holder is not None:
-        notes.append(f"process {holder} still writes to {folder.path}: turns of now are judged")
+        notes.append(f"process {holder} still writes to {folder.path}: its turns so far are judged")
     if begun(folder.path, config) is not None:
-        notes.append("this goes on where it was broken off")
+        notes.append("this resumes where it stopped")
     return RejudgePlan(config, folder, turns, notes)
 
 

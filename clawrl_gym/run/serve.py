@@ -33,7 +33,7 @@ from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.training_time import TrainingTime
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.observer import Observer
-from clawrl_gym.run.parts import RunParts
+from clawrl_gym.run.services import RunServices
 from clawrl_gym.run_folder.folder import serving_folder
 from clawrl_gym.run_folder.remote_checkpoints import copied_checkpoints
 from clawrl_gym.serving.clients import key_of, key_place
@@ -41,7 +41,7 @@ from clawrl_gym.serving.complaint_watch import ComplaintWatch
 from clawrl_gym.serving.held_samples import HeldSamples
 from clawrl_gym.serving.last_report import LastReport
 from clawrl_gym.serving.untrainable_turns import UntrainableTurns
-from clawrl_gym.serving.user_lines import UserLines
+from clawrl_gym.serving.user_training import UserTraining
 from clawrl_gym.serving.users import Departures
 from clawrl_gym.serving.versions import LiveVersions
 from clawrl_gym.store import JudgedTurn, UpdateRow
@@ -79,8 +79,8 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
             stack.enter_context(INTERRUPTS.goes_on(folder.way_on("serve")))
             users = Users(folder.path)
             users.all()  # a file that cannot be read is told now
-            parts = RunParts(with_key, folder, view, users=users)
-            service = Service(with_key, parts, view, users, key_place=key_place(config, folder))
+            services = RunServices(with_key, folder, view, users=users)
+            service = Service(with_key, services, view, users, key_place=key_place(config, folder))
             stack.push_async_callback(service.reported)
             await service.start(stack, sock)
             folder.write(config)  # the folder is ours now
@@ -91,7 +91,7 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
 
 
 def _decided(config: ServeConfig) -> tuple[ServeConfig, list[str]]:
-    """What this machine and the size of the model decide, and why, for people."""
+    """Settings that this machine and the size of the model decide, and why, for people."""
     engine = engine_class(config.policy)
     if not engine.capabilities.model:
         return config, []
@@ -101,7 +101,7 @@ def _decided(config: ServeConfig) -> tuple[ServeConfig, list[str]]:
 
 
 def machine_turns_in_words(machine_turns: MachineTurns) -> str:
-    """How many there are, and the rule that would make most of them side turns."""
+    """The number of machine turns, and the rule that would make most of them side turns."""
     first = machine_turns.suggestions()[0]
     return (
         f"{machine_turns.turns} of {machine_turns.main_turns} main turns look machine-made, and "
@@ -111,9 +111,9 @@ def machine_turns_in_words(machine_turns: MachineTurns) -> str:
 
 
 def _weights_of_users(config: ServeConfig, have_own: bool, users: int) -> str:
-    """Whose weights answer whom, in words."""
+    """A sentence on whose weights answer whom."""
     if have_own:
-        words = "users have weights of their own, which learn of their own sessions alone"
+        words = "users have weights of their own, which learn only from their own sessions"
         slots = adapter_slots(config.policy, users)
         if users >= slots:
             words += (
@@ -126,7 +126,7 @@ def _weights_of_users(config: ServeConfig, have_own: bool, users: int) -> str:
         if config.learner.adapter is not None
         else "learner=lora gives each their own"
     )
-    return f"one set of weights answers all users and learns of all of them; {way}"
+    return f"one set of weights answers all users and learns from all of them; {way}"
 
 
 class Service:
@@ -135,7 +135,7 @@ class Service:
     def __init__(
         self,
         config: ServeConfig,
-        parts: RunParts,
+        services: RunServices,
         view: RunView,
         users: Users,
         *,
@@ -143,64 +143,64 @@ class Service:
     ) -> None:
         self._config = config
         self._key_place = key_place
-        self._parts = parts
+        self._services = services
         self._users = users
         self._view = view
-        self._last_report = LastReport(parts.folder.path, view.message)
+        self._last_report = LastReport(services.folder.path, view.message)
         self._leaving_report: asyncio.Task[None] | None = None
         self._guard: Guard | None = None
-        self._retention = Retention(config.learner, parts.folder.checkpoints)
+        self._retention = Retention(config.learner, services.folder.checkpoints)
         self._machine_turns = MachineTurns(config.live.rules.transient)
 
     async def start(self, stack: AsyncExitStack, sock: socket.socket) -> None:
         """Open the store and listen; nothing slow."""
-        config, parts = self._config, self._parts
-        self._resumed = await parts.open(stack, resume=True)
-        store = parts.policy.store
-        self._lines = UserLines(
-            config.learner, parts.folder, parts.policy, self._users, parts.timeline,
-            self._view.message, parts.publish_of,
+        config, services = self._config, self._services
+        self._resumed = await services.open(stack, resume=True)
+        store = services.policy.store
+        self._user_training = UserTraining(
+            config.learner, services.folder, services.policy, self._users, services.timeline,
+            self._view.message, services.publish_of,
         )  # fmt: skip
-        self._lines.on_update = self._on_user_update
-        separate = parts.policy.adapter is not None
+        self._user_training.on_update = self._on_user_update
+        separate = services.policy.adapter is not None
         share = None if separate else UserShare.of(config.live, self._people)
         self._ready = UserQueues(
             lambda user: BatchQueue.live(config.live, store, user, share),
             separate=separate,
-            on_new=self._lines.begin,
+            on_new=self._user_training.begin,
         )
         self._complaints = ComplaintWatch(
             Complaints(config.learner.guards.complaints, share=share),
-            parts.folder.path,
+            services.folder.path,
             self._view.message,
-            lambda session_id: self._ready.line_of(session_id) == OWNER,
+            lambda session_id: self._ready.trained_user(session_id) == OWNER,
         )
         updates = await store.updates()
         for row in updates:
             self._take_back(row)
-        await self._complaints.restore(store, updates, parts.policy.version)
+        await self._complaints.restore(store, updates, services.policy.version)
         algorithm = build_algorithm(config.trainer, None)
-        judge = parts.judging(stack, config.judge, hints=algorithm.needs_hints)
+        judge = services.judging(stack, config.judge, hints=algorithm.needs_hints)
         self._collector = LiveCollector(
             config.live,
             store,
             algorithm,
             self._ready,
             judged=judge is not None,
-            enhancer=parts.enhancer(config.judge) if algorithm.needs_hints else None,
+            enhancer=services.enhancer(config.judge) if algorithm.needs_hints else None,
             make_algorithm=lambda: build_algorithm(config.trainer, None),
             on_judged=self._on_judged,
         )
-        self._queue = JudgeQueue(judge, parts.policy.store, config.judge, self._on_verdict)
+        self._queue = JudgeQueue(judge, services.policy.store, config.judge, self._on_verdict)
         self._observer = Observer(
-            parts.metrics,
-            parts.timeline,
+            services.metrics,
+            services.timeline,
             self._view,
-            parts.policy,
+            services.policy,
             ServingCounts(
-                parts.policy, self._collector, self._queue, self._ready, self._machine_turns
+                services.policy, self._collector, self._queue, self._ready, self._machine_turns
             ),
-            find_tokenizer([] if parts.policy.model is None else [parts.policy.model]),
+            find_tokenizer([] if services.policy.model is None else [services.policy.model]),
             UntrainableTurns(self._view.message) if config.learn else None,
         )
         hooks = Hooks(
@@ -211,23 +211,23 @@ class Service:
             on_delete=self._on_delete,
             on_deleted=self._last_report.session_deleted,
         )
-        if parts.policy.adapter is not None:
-            await self._lines.restore(self._ready)
+        if services.policy.adapter is not None:
+            await self._user_training.restore(self._ready)
         if config.learn:
             await self._collector.restore()
-        await parts.policy.listen(stack, hooks, sock)
+        await services.policy.listen(stack, hooks, sock)
         self._view.message(judge_in_words(config.judge))
         if (users := len(self._users.all())) and config.learn:
-            self._view.message(_weights_of_users(config, parts.policy.adapter is not None, users))
-        self._view.message(f"base URL: {parts.policy.address.base_url}/v1   key: {self._key_place}")
+            self._view.message(_weights_of_users(config, services.policy.adapter is not None, users))
+        self._view.message(f"base URL: {services.policy.address.base_url}/v1   key: {self._key_place}")
 
     async def run(self, stack: AsyncExitStack) -> None:
         """Serve, judge and learn, until cancelled."""
         await asyncio.to_thread(load_languages)  # else the first verdict keeps everybody waiting
-        parts = self._parts
+        services = self._services
         async with asyncio.TaskGroup() as running:
             running.create_task(self._report_at_the_end())
-            running.create_task(parts.policy.gateway.sessions.reap())
+            running.create_task(services.policy.gateway.sessions.reap())
             running.create_task(self._departures())
             running.create_task(self._queue.run())
             running.create_task(self._observer.run())
@@ -238,14 +238,14 @@ class Service:
                 running.create_task(
                     HeldSamples(self._config.live, self._ready, self._view.message).run()
                 )
-                parts.end_cluster_with(stack)
+                services.end_cluster_with(stack)
                 running.create_task(self._learn(stack, self._resumed))
             elif self._config.policy.placement == "nodes":
-                parts.end_cluster_with(stack)
+                services.end_cluster_with(stack)
                 running.create_task(self._hold_cluster())
 
     def _people(self) -> int:
-        """Who may use it, the owner among them."""
+        """Number of people who may use it, the owner among them."""
         return 1 + len(self._users.all())
 
     async def _tell_of_machine_turns(self) -> None:
@@ -258,18 +258,18 @@ class Service:
             told = self._machine_turns.turns
 
     async def _departures(self) -> None:
-        await Departures(self._parts.folder.path, self._users, self._remove_user).run()
+        await Departures(self._services.folder.path, self._users, self._remove_user).run()
 
     async def _remove_user(self, user: str) -> None:
-        gateway = self._parts.policy.gateway
+        gateway = self._services.policy.gateway
         await gateway.turn_out(user)
-        await self._lines.end(user)
+        await self._user_training.end(user)
         await gateway.delete_user(user)
         self._collector.forget_user(user)
         self._complaints.forget(user)
 
     async def _report_at_the_end(self) -> None:
-        """It is written beside the closing of everything, for which there is little time."""
+        """Write the report beside the closing of everything, for which there is little time."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -282,51 +282,51 @@ class Service:
             await self._leaving_report
 
     async def _serve_policy(self) -> None:
-        await self._parts.policy.start(self._resumed)
-        self._view.message(f"ready: talk to {self._parts.policy.address.base_url}/v1")
-        await self._parts.policy.servers.watch()
+        await self._services.policy.start(self._resumed)
+        self._view.message(f"ready: talk to {self._services.policy.address.base_url}/v1")
+        await self._services.policy.servers.watch()
 
     async def _learn(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
-        await self._parts.start_cluster()
-        async with self._parts.cluster.required():
+        await self._services.start_cluster()
+        async with self._services.cluster.required():
             await self._learn_for_ever(stack, resumed)
 
     async def _hold_cluster(self) -> None:
         """For its engines alone."""
-        await self._parts.start_cluster()
-        async with self._parts.cluster.required():
+        await self._services.start_cluster()
+        async with self._services.cluster.required():
             await asyncio.Event().wait()
 
     async def _learn_for_ever(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
-        config, parts = self._config, self._parts
-        learner = await parts.start_learner(stack, resumed)
-        learners = self._lines.learners(learner)
-        parts.learner = learners.of(OWNER)
-        self._guard = parts.guard()
+        config, services = self._config, self._services
+        learner = await services.start_learner(stack, resumed)
+        learners = self._user_training.learners(learner)
+        services.learner = learners.of(OWNER)
+        self._guard = services.guard()
         if self._guard is not None:
-            self._guard.restore(await parts.policy.store.praised_samples(PRAISED))
+            self._guard.restore(await services.policy.store.praised_samples(PRAISED))
         loop = TrainLoop(
             config.learner,
-            parts.learner,
+            services.learner,
             partial(self._next_batch, self._ready.own),
-            parts.publish,
+            services.publish,
             self._on_update,
-            KeptVersions(config.learner, parts.folder.checkpoints),
-            parts.timeline,
+            KeptVersions(config.learner, services.folder.checkpoints),
+            services.timeline,
             say=self._view.message,
             lock=learners.lock,
             guard=self._guard,
             ended_by=(),
         )
-        parts.policy.gateway.versions.keeper = LiveVersions(
-            loop, self._lines, parts.policy.store, parts.folder.path
+        services.policy.gateway.versions.keeper = LiveVersions(
+            loop, self._user_training, services.policy.store, services.folder.path
         )
         async with asyncio.TaskGroup() as loops:
             loops.create_task(
-                self._complaints.run(loop, lambda: parts.policy.version, self._on_return)
+                self._complaints.run(loop, lambda: services.policy.version, self._on_rollback)
             )
-            loops.create_task(loop.run(parts.policy.version, _FOREVER))
-            loops.create_task(self._lines.run(self._ready, self._next_batch))
+            loops.create_task(loop.run(services.policy.version, _FOREVER))
+            loops.create_task(self._user_training.run(self._ready, self._next_batch))
 
     def _on_judged(self, turn: Turn, verdict: Verdict) -> None:
         version = max(turn.versions_T, default=-1)
@@ -339,12 +339,12 @@ class Service:
         if earlier is not None:
             self._ready.own.take_back(range(int(earlier) + 1, row.version))
 
-    def _on_return(self) -> None:
-        self._parts.policy.gateway.stats.learning.rollbacks += 1
+    def _on_rollback(self) -> None:
+        self._services.policy.gateway.stats.learning.rollbacks += 1
 
     async def _next_batch(self, ready: BatchQueue, number: int, version: int) -> Batch:
-        """What is ready of one line of weights when it is time to learn."""
-        gateway = self._parts.policy.gateway
+        """The next batch of one set of weights, when it is time to learn."""
+        gateway = self._services.policy.gateway
         training_time = TrainingTime(self._config.live, gateway.stats.quiet_for_s, self._on_wait)
         await ready.due(version)
         while await training_time.come():
@@ -374,11 +374,11 @@ class Service:
         self._collector.deleted(session_id)
         if self._guard is not None:
             self._guard.forget(lambda sample: sample.session_id == session_id)
-        self._lines.deleted(session_id)
+        self._user_training.deleted(session_id)
         self._last_report.session_deleted(session_id)
 
     async def _on_user_update(self, user: str, update: Update) -> None:
-        learning = self._parts.policy.gateway.stats.learning
+        learning = self._services.policy.gateway.stats.learning
         learning.updates += 1
         learning.samples += len(update.batch.samples)
         if update.is_served and update.batch.samples:
@@ -387,7 +387,7 @@ class Service:
             )
 
     async def _on_update(self, update: Update) -> None:
-        await self._parts.record(update)
+        await self._services.record(update)
         self._take_back(update.row)
         self._complaints.updated(update.row)
         await self._observer.update(update)

@@ -1,7 +1,7 @@
 """`sft`: supervised learning on the learner that RL has, from chats, episodes or demonstrations.
 
 Everything follows from the configuration: which rows are held out, which samples each update takes,
-at which rate. So a run that was stopped goes on from its newest checkpoint with the very updates
+at which rate. So a run that was stopped resumes from its newest checkpoint with the very updates
 that it would have made. Its checkpoints are those of any run.
 """
 
@@ -42,13 +42,13 @@ from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.supervised import BatchOrder, mean_loss
 
 HELDOUT_LOSS = "sft/heldout_loss"
-"""In metrics.jsonl: mean over the tokens of held-out replies, in nats."""
+"""Metric: mean over the tokens of held-out replies, in nats."""
 DATA_FILE = "data.json"
-"""Of the run's folder: what it learns from, as a digest."""
+"""In the run's folder: digest of what it learns from."""
 DEMONSTRATIONS_FILE = "demonstrations.jsonl"
 _PACK = "max_tokens_per_pack"
 _KEPT = 2
-"""Newest checkpoints, where learner.keep_checkpoints is no number."""
+"""Newest checkpoints, where learner.keep_checkpoints is not a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SftRun:
     data: SftData
 
     def summary(self) -> str:
-        """In a few lines."""
+        """The result in a few lines."""
         lines = [f"{self.folder}: {self.updates} updates on {self.data.summary()}"]
         if self.losses:
             first, last = self.losses[min(self.losses)], self.losses[max(self.losses)]
@@ -72,27 +72,27 @@ class SftRun:
             if best < self.updates and place.is_dir():
                 lines.append(f"it was lowest, {self.losses[best]:.3f}, in policy.model={place}")
         lines.append(
-            f"go on with RL: python -m clawrl_gym.train policy.model={self.folder} env=NAME"
+            f"continue with RL: python -m clawrl_gym.train policy.model={self.folder} env=NAME"
         )
         return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class SftPlan:
-    """A supervised run that can begin, or go on."""
+    """A supervised run that can begin, or resume."""
 
     config: SftConfig
     folder: RunFolder
     model: Path | None
-    """None: it is to be downloaded, and the data read then."""
+    """The model; None: it is to be downloaded, and the data read then."""
     device: Device
     data: SftData | None = None
-    """None before the model is here, or the demonstrations are played."""
+    """The data; None before the model is here, or the demonstrations are played."""
 
     def lines(self) -> list[str]:
-        """What would be done."""
+        """Lines about what would be done."""
         config = self.config
-        lines = [f"nothing is wrong; {self.folder.path} would be trained on {self.device}"]
+        lines = [f"Configuration is valid. {self.folder.path} would be trained on {self.device}"]
         if config.demonstrations:
             lines.append(f"  demonstrations  {config.demonstrations} of env={config.env.type}")
         if self.data is None:
@@ -107,17 +107,17 @@ class SftPlan:
 
 
 def order_of(config: SftConfig, data: SftData) -> BatchOrder:
-    """Which samples each update takes."""
+    """The samples of each update."""
     return BatchOrder(len(data.train), config.batch, config.seed)
 
 
 def updates_of(config: SftConfig, order: BatchOrder) -> int:
-    """Of the whole run."""
+    """Updates of the whole run."""
     return config.steps or config.epochs * order.updates_per_epoch
 
 
 def preflight_sft(config: SftConfig) -> SftPlan:
-    """Raises ConfigErrors with all that would keep `sft` from running."""
+    """Check all. Raises ConfigErrors with all that would keep `sft` from running."""
     problems = Problems()
     folder = _folder_of(config)
     with problems.noted():
@@ -211,7 +211,7 @@ def _learn(plan: SftPlan, stop: threading.Event, on_phase: OnPhase) -> SftRun:
     checkpoints = list_checkpoints(folder.checkpoints)
     if checkpoints:
         learner.load_checkpoint(str(checkpoints[max(checkpoints)]))
-        on_phase("sft", f"going on after update {learner.updates}")
+        on_phase("sft", f"resuming after update {learner.updates}")
     metrics = Metrics(folder.path, "none", config.model_dump(mode="json"))
     try:
         loop = _Loop(config, folder, data, order, updates, learner, metrics, on_phase)
@@ -308,7 +308,7 @@ def _folder_of(config: SftConfig) -> RunFolder:
 
 
 def _demonstrations_in(config: SftConfig, folder: RunFolder) -> list[Path]:
-    """Those that were played; empty before."""
+    """Folders of demonstrations that were played; empty before."""
     file = folder.path / DEMONSTRATIONS_FILE
     return [file] if config.demonstrations and file.is_file() else []
 
@@ -324,7 +324,7 @@ def _write_config(folder: RunFolder, config: SftConfig) -> None:
 
 
 def _check_same(folder: RunFolder, data: SftData) -> None:
-    """What a run goes on with is what it began with; the first time it is noted. Raises
+    """Check that a resumed run has the data that it began with; the first time it is noted. Raises
     ConfigError."""
     file = folder.path / DATA_FILE
     now = {"digest": data.digest, "train": len(data.train), "heldout": len(data.heldout)}

@@ -1,8 +1,8 @@
-"""What a supervised run learns from: chats of files, episodes of runs; and what is left out.
+"""Data of a supervised run: chats of files, episodes of runs; and rows that are left out.
 
-A row that cannot be learned from costs itself alone and is counted with its place. Which split an
-example belongs to follows from its key: of a chat what was said before the first reply, of an
-episode its task. So two rows that begin alike are never on both sides.
+A row that cannot be learned from costs only itself and is counted with its place. The split of an
+example follows from its key: for a chat the messages before the first reply, for an episode its
+task. So two rows that begin alike are never on both sides.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TABLES = (".parquet", ".arrow")
 _TEXTS = (".jsonl", ".ndjson", ".json")
 _SHOWN_PLACES = 3
 Row = tuple[str, object]
-"""Where it stands, and what it says or, as BadRow, why it cannot be read."""
+"""A row's place, and its content or, as BadRow, why it cannot be read."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class LeftOut:
     """Rows and episodes that are not learned from: how many, why, and where the first ones are."""
 
     places: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """By reason."""
+    """Places by reason."""
 
     def add(self, reason: str, place: str) -> None:
         self.places[reason].append(place)
@@ -64,18 +64,18 @@ class SftData:
     train: list[Sample]
     heldout: list[Sample]
     notes: list[str]
-    """What is worth knowing about them, a line each."""
+    """Notes on them, a line each."""
 
     @property
     def digest(self) -> str:
-        """Of all ids and masks, in their order."""
+        """Digest of all ids and masks, in order."""
         content = hashlib.sha256()
         for sample in (*self.train, *self.heldout):
             content.update(json.dumps([sample.ids_T, sample.mask_T]).encode())
         return content.hexdigest()
 
     def summary(self) -> str:
-        """How much there is."""
+        """A sentence about its size."""
         tokens = sum(len(sample.ids_T) for sample in self.train)
         targets = count_tokens(self.train)
         return (
@@ -86,7 +86,7 @@ class SftData:
 
 @dataclass(frozen=True, slots=True)
 class _Example:
-    """What stays together: a chat, or an episode."""
+    """Rows that stay together: a chat, or an episode."""
 
     place: str
     key: str
@@ -234,7 +234,7 @@ class SftReader:
         except ConfigError:
             self._notes.append(
                 f"the episodes of {run} are rendered anew from their messages: the run's model has "
-                "another vocabulary, or is not here any more"
+                "another vocabulary, or is gone"
             )
             return True
         return False
@@ -276,13 +276,14 @@ def share_of(key: str) -> float:
 
 
 def rows_in(place: Path) -> Iterator[Row]:
-    """Of a file, or of all files in a folder (those called train... alone, where there are such).
+    """Rows of a file, or of all files in a folder (only those called train..., where there are
+    such).
 
     Raises ConfigError for what holds no rows.
     """
     if not place.exists():
         raise ConfigError(
-            f"got data {str(place)!r}, which is not here, expected a .jsonl or .parquet file, a "
+            f"got data {str(place)!r}, which does not exist, expected a .jsonl or .parquet file, a "
             "folder of them, or a run's folder"
         )
     files = sorted(p for p in place.rglob("*") if p.suffix in _TABLES + _TEXTS[:2])
@@ -331,7 +332,7 @@ def _parsed(line: bytes) -> object:
 
 
 def _table_rows(file: Path) -> Iterator[Row]:
-    """Of a .parquet file, or of an .arrow file as `datasets` saves them."""
+    """Rows of a .parquet file, or of an .arrow file as `datasets` saves them."""
     try:
         import pyarrow
         from pyarrow import ipc, parquet

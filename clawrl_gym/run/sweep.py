@@ -44,7 +44,7 @@ class SweepRun:
     values: tuple[str, ...]
     """KEY=VALUE of what differs from run to run."""
     arguments: tuple[str, ...]
-    """Of `clawrl_gym.train`, its folder included."""
+    """Arguments of `clawrl_gym.train`, its folder included."""
     folder: Path
     config: RunConfig
 
@@ -55,7 +55,7 @@ class SweepRun:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run of the sweep went."""
+    """Result of a run of the sweep."""
 
     run: SweepRun
     exit_code: int
@@ -110,12 +110,12 @@ def plan_sweep(arguments: Sequence[str]) -> list[SweepRun]:
 
 
 def check_sweep(runs: Sequence[SweepRun]) -> None:
-    """Raises ConfigErrors with all that would keep one of the runs from beginning."""
+    """Raise ConfigErrors with all that would keep one of the runs from beginning."""
     from clawrl_gym.preflight.preflight import preflight_training
 
     problems = Problems()
     for run in runs:
-        if run.folder.exists():  # has begun: it goes on, or says itself why not
+        if run.folder.exists():  # has begun: it resumes, or says itself why not
             continue
         try:
             preflight_training(run.config)

@@ -36,7 +36,7 @@ from clawrl_gym.rollout.stage import limits_of
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.heldout import HeldOut
 from clawrl_gym.run.observer import Observer
-from clawrl_gym.run.parts import RunParts
+from clawrl_gym.run.services import RunServices
 from clawrl_gym.run_folder.remote_checkpoints import copied_checkpoints
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithm import build_algorithm
@@ -90,7 +90,7 @@ async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
         raise TrainerError(
             f"{config.learner.most_without_gradient} updates in a row had no gradient, the last "
             f"one because {run.stopped.why}: {REMEDIES[run.stopped.cause]}; "
-            "learner.most_without_gradient=null goes on"
+            "learner.most_without_gradient=null continues"
         )
     return TrainingRun(folder.path, report, {} if run is None else run.evaluations)
 
@@ -107,17 +107,17 @@ async def _carried_out(plan: Preflight[RunConfig], view: RunView) -> Run:
     for env in plan.unprepared:
         await asyncio.to_thread(check_env, env, view.message)
     envs = [domain.env for domain in config.domains.values()]
-    envs += [other.config for other in plan.other_envs]
-    parts = RunParts(config, folder, view, envs)
+    envs += [other.config for other in plan.extra_evaluations]
+    services = RunServices(config, folder, view, envs)
     if not config.resume:
         folder.make(config)
     with INTERRUPTS.goes_on(folder.way_on("train")):
         async with AsyncExitStack() as stack:
-            run = Run(plan, parts, view)
+            run = Run(plan, services, view)
             try:
                 await run.start(stack)
                 # The first to close: nobody waits for what it would still generate.
-                stack.push_async_callback(parts.policy.servers.stop)
+                stack.push_async_callback(services.policy.servers.stop)
                 await run.learn()
             finally:
                 view.close()
@@ -130,20 +130,20 @@ class Run:
     def __init__(
         self,
         plan: Preflight[RunConfig],
-        parts: RunParts,
+        services: RunServices,
         view: RunView,
     ) -> None:
         assert plan.tasks is not None  # of every training
         self._config = plan.config
-        self._parts = parts
+        self._services = services
         self._tasks = plan.tasks
         self._stages = stages_of(plan.config)
         self._retention = Retention(plan.config.learner, plan.folder.checkpoints)
         self._view = view
-        self._other_envs = plan.other_envs
+        self._extra_evaluations = plan.extra_evaluations
         self._notes = plan.notes
         self._told: set[str] = set()
-        """Of the curricula, and of the run's health."""
+        """Messages about the curricula and the run's health that were shown."""
         self._new_groups: Iterator[int] = itertools.count()
         self._floors = RewardFloors()
         self.stopped: NoGradient | None = None
@@ -156,23 +156,23 @@ class Run:
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Start every part; the engines, which take longest, beside all others."""
-        config, parts = self._config, self._parts
-        resumed = await parts.open(stack, resume=config.resume is not None)
+        config, services = self._config, self._services
+        resumed = await services.open(stack, resume=config.resume is not None)
         cut_off = await self._close_open_episodes("its run was killed")
         if cut_off:
             self._view.message(f"{cut_off} episodes were open when the run was killed: closed")
         # After workers and gateway have ended, and before the store is closed.
         stack.push_async_callback(self._close_open_episodes, "its run ended before it")
-        record_notes(parts.folder.path, self._notes)
+        record_notes(services.folder.path, self._notes)
         algorithm = build_algorithm(config.trainer, config.rollout.group_size)
         self._judging = self._make_judging(stack, needs_hints=algorithm.needs_hints)
-        parts.end_cluster_with(stack)
+        services.end_cluster_with(stack)
         async with asyncio.TaskGroup() as starting:
-            starting.create_task(parts.policy.start(resumed))
+            starting.create_task(services.policy.start(resumed))
             starting.create_task(self._start_beside_policy(stack, resumed))
         self._collector = Collector(
             config.rollout,
-            parts.policy.store,
+            services.policy.store,
             algorithm,
             lambda groups: self._dispatcher.release(groups),
             self._judging,
@@ -191,81 +191,81 @@ class Run:
         self._flow = Flow(
             self._pool,
             config.rollout.fixed_in_flight,
-            parts.policy.fleet.metrics,
+            services.policy.fleet.metrics,
             lambda limit, why: self._view.message(f"at most {limit} episodes in flight: {why}"),
             useful=config.rollout.useful_in_flight,
-            weight_version=lambda: parts.policy.servers.version,
+            weight_version=lambda: services.policy.servers.version,
         )
         self._observer = Observer(
-            parts.metrics,
-            parts.timeline,
+            services.metrics,
+            services.timeline,
             self._view,
-            parts.policy,
+            services.policy,
             TrainingCounts(
                 config.trainer.steps,
-                parts.policy,
+                services.policy,
                 self._pool,
                 self._flow,
                 self._collector,
                 self._tasks.metrics,
                 self._floors,
             ),
-            find_tokenizer([parts.policy.own_model]),
+            find_tokenizer([services.policy.own_model]),
         )
         self._heldout = HeldOut(
             config,
             self._tasks,
-            self._other_envs,
+            self._extra_evaluations,
             self._environments,
-            parts,
+            services,
             self._view,
             self._observer.evaluation,
             self._floors,
         )
-        self._references = parts.references()
+        self._references = services.references()
         if config.resume:
             await self._restore()
 
     def _make_judging(self, stack: AsyncExitStack, *, needs_hints: bool) -> dict[str, Judging]:
-        """Who judges the turns of each environment, where somebody does."""
+        """Make the judging of each environment's turns, where there is a judge."""
         judging = {}
         for name, domain in self._config.domains.items():
             env, judge_config = domain.env, domain.judge
-            judge = self._parts.judging(stack, judge_config, hints=needs_hints)
+            judge = self._services.judging(stack, judge_config, hints=needs_hints)
             if judge is not None:
                 maker = VerdictMaker(judge, judge_config, not env.has_people, env.marks_failures)
-                enhancer = self._parts.enhancer(judge_config) if needs_hints else None
+                enhancer = self._services.enhancer(judge_config) if needs_hints else None
                 judging[name] = Judging(maker, enhancer)
         return judging
 
     async def _close_open_episodes(self, why: str) -> int:
-        """Nobody plays them any more; returns how many there were."""
+        """Close open episodes, which nobody plays any more; returns how many there were."""
         try:
-            return await self._parts.policy.store.end_open_rollouts(why)
+            return await self._services.policy.store.end_open_rollouts(why)
         except StoreError:  # a disk without room: the next start closes them
             return 0
 
     async def _start_beside_policy(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
-        await self._parts.start_cluster()
-        await self._parts.policy.listen(stack, Hooks(), host=self._parts.cluster.host)
-        async with self._parts.cluster.required(), asyncio.TaskGroup() as starting:
-            starting.create_task(self._parts.start_learner(stack, resumed))
+        await self._services.start_cluster()
+        await self._services.policy.listen(stack, Hooks(), host=self._services.cluster.host)
+        async with self._services.cluster.required(), asyncio.TaskGroup() as starting:
+            starting.create_task(self._services.start_learner(stack, resumed))
             starting.create_task(self._start_workers(stack))
 
     async def _start_workers(self, stack: AsyncExitStack) -> None:
         config, rollout = self._config, self._config.rollout
         workers, slots = rollout.workers, rollout.slots
-        where = " on each node" if self._parts.cluster.is_joined else ""
+        where = " on each node" if self._services.cluster.is_joined else ""
         self._view.phase("workers", f"{workers} with at most {slots} environments each{where}")
         environments = Environments(
             self._stages,
-            self._parts.policy.address,
+            self._services.policy.address,
             slots=slots,
             workers=workers,
             max_retries=rollout.max_retries,
             request_timeout_s=config.policy.request_timeout_s,
             growth_mb=config.rollout.growth_mb,
-            cluster=self._parts.cluster,
+            cluster=self._services.cluster,
             say=self._view.message,
         )
         self._pool = await environments.start(stack)
@@ -274,59 +274,59 @@ class Run:
 
     async def _restore(self) -> None:
         """Go on where the run stopped: version, groups that wait, numbers still to be drawn."""
-        parts = self._parts
-        self._floors.restore(parts.metrics.latest)
-        self._dispatcher.version = parts.policy.version
-        groups = await parts.policy.store.untrained_groups()
-        compared = await parts.policy.store.compared()
+        services = self._services
+        self._floors.restore(services.metrics.latest)
+        self._dispatcher.version = services.policy.version
+        groups = await services.policy.store.untrained_groups()
+        compared = await services.policy.store.compared()
         self._collector.restore([group.samples for group in groups], compared)
         self._dispatcher.adopt(len(groups))
-        outcomes = await parts.policy.store.group_outcomes()
-        begun = await parts.policy.store.begun_groups()
+        outcomes = await services.policy.store.group_outcomes()
+        begun = await services.policy.store.begun_groups()
         self._tasks.restore((TaskOutcome(*outcome) for outcome in outcomes), begun)
-        used_numbers = await parts.policy.store.group_numbers()
+        used_numbers = await services.policy.store.group_numbers()
         self._new_groups = (number for number in itertools.count() if number not in used_numbers)
         self._view.message(
-            f"resumed at version {parts.policy.version}, {len(groups)} groups waiting"
+            f"resumed at version {services.policy.version}, {len(groups)} groups waiting"
         )
 
     async def learn(self) -> None:
         """The run itself: measure, collect and train at once, measure again."""
-        config, parts = self._config, self._parts
+        config, services = self._config, self._services
         loop = TrainLoop(
             config.learner,
-            parts.learner,
+            services.learner,
             self._collector.batch,
             self._publish,
             self._on_update,
-            KeptVersions(config.learner, parts.folder.checkpoints),
-            parts.timeline,
+            KeptVersions(config.learner, services.folder.checkpoints),
+            services.timeline,
             self._view.message,
-            guard=parts.guard(),
+            guard=services.guard(),
         )
-        async with parts.cluster.required(), asyncio.TaskGroup() as running:
+        async with services.cluster.required(), asyncio.TaskGroup() as running:
             self._running = running
             watching = [
-                running.create_task(parts.policy.servers.watch()),
+                running.create_task(services.policy.servers.watch()),
                 running.create_task(self._observer.run()),
                 running.create_task(self._flow.run()),
             ]
-            if parts.policy.version == 0:
+            if services.policy.version == 0:
                 await self._heldout.measure(0)
                 await self._begin_references()
             self._view.phase("training", f"{config.trainer.steps} updates")
             collecting = running.create_task(self._dispatcher.run(self._new_groups))
             self.stopped = await loop.run(
-                parts.policy.version, config.trainer.steps, config.learner.most_without_gradient
+                services.policy.version, config.trainer.steps, config.learner.most_without_gradient
             )
             collecting.cancel()
             if self.stopped is not None:
                 self._view.message(
-                    f"training ends after {parts.policy.version} of {config.trainer.steps} "
+                    f"training ends after {services.policy.version} of {config.trainer.steps} "
                     f"updates: the last {config.learner.most_without_gradient} had no gradient"
                 )
-            await self._measure_references(parts.policy.version)
-            await self._heldout.measure(parts.policy.version)
+            await self._measure_references(services.policy.version)
+            await self._heldout.measure(services.policy.version)
             self._warn()
             for task in watching:
                 task.cancel()
@@ -336,8 +336,8 @@ class Run:
         await self._collector.add(self._floors.settled_group(group))
         self._tell()
         if group.task.env in self._judging:
-            self._parts.timeline.add("judge", "group", ended_s, time.time(), group=group.id)
-        self._parts.timeline.add(
+            self._services.timeline.add("judge", "group", ended_s, time.time(), group=group.id)
+        self._services.timeline.add(
             "collect", "group", started_s, time.time(), group=group.id, version=group.version
         )
 
@@ -348,19 +348,19 @@ class Run:
         self._tell()
 
     def _tell(self) -> None:
-        """What there is to know of the tasks, each line once."""
+        """Show each new message about the tasks once."""
         for line in self._tasks.warnings:
             if line not in self._told:
                 self._told.add(line)
                 self._view.message(line)
 
     async def _publish(self, version: int) -> Publication:
-        publication = await self._parts.publish(version)
-        self._dispatcher.version = self._parts.policy.version
+        publication = await self._services.publish(version)
+        self._dispatcher.version = self._services.policy.version
         return publication
 
     async def _on_update(self, update: Update) -> None:
-        await self._parts.record(update)
+        await self._services.record(update)
         self._dispatcher.release(update.batch.outstanding)
         learned_s = update.stats.duration_s if update.stats else 0.0
         self._dispatcher.pace(self._collector.ready_groups, update.waited_s, learned_s)
@@ -376,7 +376,7 @@ class Run:
         first = self._heldout.evaluations.get(0)
         if self._references is None or first is None:
             return
-        store = self._parts.policy.store
+        store = self._services.policy.store
         replies = [
             next((turn for turn in await store.turns_of(e.session_id) if turn.kind == "main"), None)
             for e in first.episodes
@@ -385,7 +385,7 @@ class Run:
         await self._measure_references(0)
 
     async def _measure_references(self, version: int) -> None:
-        """What the learner's weights, which are this version's, say of these replies."""
+        """Measure these replies with the learner's weights, which are this version's."""
         if self._references is None:
             return
         try:
@@ -396,11 +396,11 @@ class Run:
             self._view.message(f"reference replies were not read after {version} updates: {error}")
             return
         if told:
-            self._parts.metrics.log(version, told)
+            self._services.metrics.log(version, told)
 
     def _warn(self) -> None:
         """Say what a reader must know before the reward, each cause once."""
-        rows = self._parts.metrics.history
+        rows = self._services.metrics.history
         for warning in warnings_of(rows, self._config.rollout.largest_lag):
             if warning.cause not in self._told:
                 self._told.add(warning.cause)

@@ -56,12 +56,12 @@ class RunFolder:
 
     @property
     def serving(self) -> Path:
-        """What the first engine loads: the newest weights beside the model's own files."""
+        """Folder that the first engine loads: the newest weights beside the model's own files."""
         return self.path / "serving"
 
     @property
     def new_weights(self) -> Path:
-        """Where the learner puts weights, from where they are moved to the servers' folders."""
+        """Folder for the learner's weights, from which they are moved to the servers' folders."""
         return self.serving / "next"
 
     @property
@@ -70,20 +70,20 @@ class RunFolder:
         return self.config_file.exists()
 
     def way_on(self, command: str) -> str:
-        """What to type to go on with the run that is here."""
-        return f"go on with: python -m clawrl_gym.{command} {shlex.quote(f'resume={self.path}')}"
+        """The command that resumes the run in this folder."""
+        return f"resume with: python -m clawrl_gym.{command} {shlex.quote(f'resume={self.path}')}"
 
     def check_new(self) -> None:
-        """Raises ConfigError when a run is there, or when the folder cannot be made."""
+        """Raise ConfigError when a run is there, or when the folder cannot be made."""
         if self.exists:
             raise ConfigError(
-                f"{self.path} holds a run already; go on with it: resume={self.path}, "
+                f"{self.path} holds a run already; resume it: resume={self.path}, "
                 "or choose another folder: run.dir=PATH"
             )
         self.check_usable()
 
     def check_usable(self) -> None:
-        """Raises ConfigError when nothing can be written here, or when another process does."""
+        """Raise ConfigError when nothing can be written here, or when another process does."""
         place = existing_parent(self.path)
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
             why = "not writable" if place.is_dir() else "a file"
@@ -97,13 +97,13 @@ class RunFolder:
         self.require_space()
 
     def check_resumable(self) -> None:
-        """Raises ConfigError when a run cannot go on here; one that ended before it had a database
+        """Raise ConfigError when a run cannot resume here; one that ended before it had a database
         begins."""
         self.check_usable()
         if not (self.path / DATABASE_FILE).exists():
             if list_checkpoints(self.checkpoints):
                 raise ConfigError(
-                    f"cannot go on with {self.path}: it has checkpoints and no {DATABASE_FILE}; "
+                    f"cannot resume {self.path}: it has checkpoints and no {DATABASE_FILE}; "
                     f"restore that, or begin a new run with the weights: policy.model={self.path}"
                 )
             return
@@ -112,13 +112,13 @@ class RunFolder:
             checkpoints = [row.checkpoint for row in reader.updates() if row.checkpoint]
             reader.close()
         except StoreError as error:
-            raise ConfigError(f"cannot go on with {self.path}: {error}") from error
+            raise ConfigError(f"cannot resume {self.path}: {error}") from error
         if not checkpoints:
             return
         newest = self.checkpoints / Path(checkpoints[-1]).name
         if not newest.is_dir():
             raise ConfigError(
-                f"cannot go on with {self.path}: its newest checkpoint {newest} is not there; "
+                f"cannot resume {self.path}: its newest checkpoint {newest} is not there; "
                 "restore it, or start a new run"
             )
 
@@ -163,7 +163,7 @@ class RunFolder:
             raise StoreError(f"cannot write {self.config_file}: {error}; make room") from error
 
     def require_space(self) -> None:
-        """Raises ConfigError when the disk is nearly full."""
+        """Raise ConfigError when the disk is nearly full."""
         free = free_bytes(self.path)
         if free < MIN_FREE_BYTES:
             raise ConfigError(
@@ -181,7 +181,7 @@ class RunFolder:
         return read_config_values(self.config_file)
 
     def require_run(self) -> None:
-        """Raises ConfigError where no run is."""
+        """Raise ConfigError where no run is."""
         if not self.exists:
             missing = "" if self.path.exists() else ", there is no such folder"
             raise ConfigError(
@@ -191,9 +191,9 @@ class RunFolder:
 
 
 def read_config_values(path: Path) -> dict[str, object]:
-    """What a config.yaml says, keys of earlier versions by their names of now.
+    """Values of a config.yaml, with keys of earlier versions under their present names.
 
-    Raises ConfigError when it cannot be read, or says nothing.
+    Raises ConfigError when it cannot be read, or is empty.
     """
     try:
         values = plain_values(path.read_text())
@@ -221,7 +221,7 @@ def free_bytes(path: Path) -> int:
 
 
 def folder_of(config: RunConfig) -> RunFolder:
-    """Where a new run goes: run.dir, else run.root/run.name, else a name made of what and when."""
+    """Folder of a new run: run.dir, else run.root/run.name, else a name made of what and when."""
     if config.run.dir is not None:
         return RunFolder(Path(config.run.dir))
     stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -231,17 +231,17 @@ def folder_of(config: RunConfig) -> RunFolder:
 
 
 def serving_folder(config: ServeConfig) -> RunFolder:
-    """Where serving goes on. Raises ConfigError when nothing says."""
+    """Folder of serving. Raises ConfigError when nothing names one."""
     if config.run.dir is None:
-        raise ConfigError("got no run.dir, expected the folder that serving goes on in")
+        raise ConfigError("got no run.dir, expected the folder to serve in")
     return RunFolder(Path(config.run.dir))
 
 
 def evaluation_folder(config: EvaluateConfig, settings: Settings | None = None) -> RunFolder:
-    """Where an evaluation goes: as for a run, with a name of its own.
+    """Folder of an evaluation: as for a run, with a name of its own.
 
     Without a name, the newest folder in which the same evaluation (`settings`) has not ended and
-    goes on nowhere.
+    is in progress nowhere.
     """
     if config.run.dir is not None:
         return RunFolder(Path(config.run.dir))

@@ -20,7 +20,7 @@ from clawrl_gym.ui.run_data import is_serving
 
 
 class Reading(NamedTuple):
-    """How a judge reads what came back, see `VerdictMaker`."""
+    """A judge's way to read what came back, see `VerdictMaker`."""
 
     observed: bool = False
     marks_failures: bool = False
@@ -37,7 +37,7 @@ class JudgeableSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """What a judge reads, and what was said of it before."""
+    """A judge's input for a turn, and its earlier verdict."""
 
     turn: Turn
     next_state: list[Message]
@@ -52,13 +52,13 @@ class JudgeableTurns:
 
     sessions: Sequence[JudgeableSession]
     left_out: int
-    """Turns whose environment is not known any more."""
+    """Turns whose environment is no longer known."""
 
     def __len__(self) -> int:
         return sum(len(session.turn_ids) for session in self.sessions)
 
     def spread(self, count: int) -> JudgeableTurns:
-        """So many of them, evenly over the run."""
+        """Select `count` of them, evenly over the run."""
         ids = [turn_id for session in self.sessions for turn_id in session.turn_ids]
         chosen = set(evenly(ids, count))
         sessions = [
@@ -70,7 +70,7 @@ class JudgeableTurns:
 
 
 def judgeable_turns(folder: RunFolder) -> JudgeableTurns:
-    """Raises ConfigError for what is no run, StoreError for one that cannot be read."""
+    """Judgeable turns of a run. Raises ConfigError for no run, StoreError for an unreadable one."""
     is_live = is_serving(folder.read_values())
     reading_of = _of_people if is_live else _by_task(folder.read_config(RunConfig))
     with boundary(StoreError, f"cannot read the database of {folder.path}"):
@@ -93,7 +93,7 @@ def judgeable_turns(folder: RunFolder) -> JudgeableTurns:
 def read_turns(
     reader: StoreReader, session: JudgeableSession, judged: Mapping[int, object]
 ) -> list[StoredTurn]:
-    """Those that are not judged yet; none of a session that was deleted meanwhile.
+    """Turns that are not judged yet; none of a session that was deleted meanwhile.
 
     Raises StoreError.
     """
@@ -116,7 +116,7 @@ def _read_turns(
 
 
 ReadingOf = Callable[[str | None], Reading | None]
-"""By a session's task; None: not known."""
+"""The reading for a session's task; None: not known."""
 
 
 def _of_people(task_id: str | None) -> Reading | None:

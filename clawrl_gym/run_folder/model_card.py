@@ -35,7 +35,7 @@ from clawrl_gym.run_folder.folder import RunFolder
 
 CARD = "README.md"
 CARD_TAG = "clawrl-gym"
-"""By which an export is known."""
+"""Tag that marks an export."""
 _TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 _MAX_RUNS = 20
 
@@ -103,7 +103,7 @@ def model_card(
 
 
 def _front_matter(base: str, library: str) -> str:
-    """What the Hugging Face hub reads."""
+    """Header for the Hugging Face hub."""
     facts: dict[str, object] = {
         "library_name": library,
         "tags": [CARD_TAG, "reinforcement-learning"],
@@ -141,7 +141,7 @@ _SETTINGS = {
 
 
 def _settings(values: dict[str, object]) -> Iterator[tuple[str, object]]:
-    """What matters of a run's configuration, as far as it is there."""
+    """Main settings of a run's configuration, as far as they are there."""
     serves = "learn" in values
     if is_supervised(values):
         yield "command", "sft (supervised learning)"

@@ -23,37 +23,37 @@ from pathlib import Path
 import yaml
 
 from clawrl_gym.config import CommandConfig
-from clawrl_gym.core.errors import ClawError, ConfigError, ShipmentError
+from clawrl_gym.core.errors import ClawError, ConfigError, TransferError
 from clawrl_gym.core.log_files import files_of_log, is_full_file
 from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.provenance import RUN_FILE
 from clawrl_gym.core.redact import clean, hidden
 from clawrl_gym.core.remote_folder import RemoteFolder
-from clawrl_gym.core.shipment import Manifest, manifest_of
+from clawrl_gym.core.transfer import Manifest, manifest_of
 from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.run_folder.folder import RunFolder, read_config_values
 
 _KEY = "learner.remote_checkpoints"
 _STAGED = ".remote"
-"""In the folder of checkpoints: links to the one that is being copied, which may go meanwhile."""
+"""Subfolder of the checkpoints: links to the one that is being copied, which may go meanwhile."""
 _LOOK_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
 _LAST_TRIES = 3
 """Failures in a row that a run accepts at its end."""
 _END_LOOK_S, _LEAVE_S = 0.05, 1.0
 _UNTOLD_S = 3.0
-"""How long the end may wait without a word."""
+"""Seconds that the end may wait without a message."""
 
 
 def place_of(folder: RunFolder, address: str) -> RemoteFolder:
-    """Where the run's own things go below an address. Raises ConfigError."""
+    """Place of the run's own things below an address. Raises ConfigError."""
     return RemoteFolder(address).below(folder.path.resolve().name)
 
 
 def check_place(config: CommandConfig, folder: RunFolder) -> None:
-    """Raises ConfigError for an address where this run's checkpoints cannot go."""
+    """Raise ConfigError for an address where this run's checkpoints cannot go."""
     address = config.learner.remote_checkpoints
     if address is None:
         return
@@ -74,8 +74,8 @@ def check_place(config: CommandConfig, folder: RunFolder) -> None:
 async def copied_checkpoints(
     config: CommandConfig, folder: RunFolder, say: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """What is checkpointed inside is copied, where an address is given: at the end waited for, but
-    after an interrupt. The run's next start copies what is missing."""
+    """Copy checkpoints made inside, where an address is given. The end waits for copies, except
+    after an interrupt; the run's next start copies what is missing."""
     if config.learner.remote_checkpoints is None:
         yield
         return
@@ -115,7 +115,7 @@ class RemoteCheckpoints:
         self._copied: dict[int, int] = {}
         """Updates whose checkpoints are there, and their folders' numbers on the disk."""
         self._is_last = threading.Event()
-        """Nothing more is made."""
+        """Set when nothing more is made."""
         self._unwanted = threading.Event()
         self._may_remove = True
         self._thread = threading.Thread(target=self._follow, name="remote", daemon=True)
@@ -134,7 +134,7 @@ class RemoteCheckpoints:
                 self._say(f"checkpoints are still being copied to {self._place.address}")
 
     def stop(self) -> None:
-        """What is being copied is not waited for; it is not whole there."""
+        """Stop without waiting for a copy in progress; it is not whole there."""
         self._unwanted.set()
         self._is_last.set()
         if self._thread.ident is not None:
@@ -169,7 +169,7 @@ class RemoteCheckpoints:
             self._is_last.wait(_LOOK_S)
 
     def _pause(self, pause_s: float) -> None:
-        """At the end no longer than the first one."""
+        """Pause; at the end no longer than the first time."""
         if self._is_last.wait(pause_s):
             self._unwanted.wait(min(pause_s, self._first_pause_s))
 
@@ -231,13 +231,13 @@ class RemoteCheckpoints:
                 self._place.put_bytes(name, content)
 
     def _remove_others(self, version: int) -> None:
-        """What the run's folder does not keep is not kept there, but the newest that has come."""
+        """Remove there what the run's folder does not keep, except the newest that has come."""
         kept = {*list_checkpoints(self._folder.checkpoints), version}
         others = [n for n in self._checkpoints.names() if n.isdecimal() and int(n) not in kept]
         try:
             for name in others if self._may_remove else []:
                 self._checkpoints.remove(name)
-        except ShipmentError as error:
+        except TransferError as error:
             self._may_remove = False
             self._say(clean(f"old checkpoints stay where they were copied: {error}"))
 

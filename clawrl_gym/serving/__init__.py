@@ -1,1 +1,1 @@
-"""What `serve` has beside training: users, versions, clients, the process that stays up."""
+"""Parts of `serve` beside training: users, versions, clients, the process that stays up."""

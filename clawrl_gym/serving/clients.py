@@ -1,4 +1,4 @@
-"""What the clients of `serve` are given: its key, and the snippet for openclaw.json."""
+"""Information for the clients of `serve`: its key, and the snippet for openclaw.json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY_FILE = "gateway.key"
 
 
 def write_snippet(config: ServeConfig) -> str:
-    """What a user pastes into openclaw.json; works beside a serving that runs."""
+    """The snippet to paste into openclaw.json; works beside a serving that runs."""
     gateway = config.gateway
     check_key(gateway)
     if gateway.port == 0:
@@ -51,5 +51,5 @@ def key_of(config: ServeConfig, folder: RunFolder) -> str:
 
 
 def key_place(config: ServeConfig, folder: RunFolder) -> str:
-    """Where a person finds the key, which no output tells."""
+    """Place where a person finds the key, which no output tells."""
     return "gateway.key" if config.gateway.key is not None else f"in {folder.path / _KEY_FILE}"

@@ -22,7 +22,7 @@ from clawrl_gym.store import JudgedTurn, UpdateRow
 from clawrl_gym.trainers.complaints import RESTORED, Complaints
 
 COMPLAINTS_FILE = "complaints.json"
-"""Below a serving folder: the last good version."""
+"""File below a serving folder: the last good version."""
 _log = logging.getLogger(__name__)
 
 
@@ -37,7 +37,7 @@ class Loop(Protocol):
 
     def kept_versions(self) -> Sequence[int]: ...
 
-    async def return_to(self, version: int) -> int: ...
+    async def rollback(self, version: int) -> int: ...
 
 
 class ComplaintWatch:
@@ -84,22 +84,22 @@ class ComplaintWatch:
             self._complaints.returned(int(earlier), row.version)
 
     async def run(
-        self, loop: Loop, version: Callable[[], int], on_return: Callable[[], None]
+        self, loop: Loop, version: Callable[[], int], on_rollback: Callable[[], None]
     ) -> None:
         """Go back to the last good version when newer ones are complained about more, until
-        cancelled. `version` serves; `on_return` is told before each way back."""
+        cancelled. `version` serves; `on_rollback` is told before each way back."""
         kept = None
         while True:
             await self._judged.wait()
             self._judged.clear()
             if version() > self._complaints.good and self._complaints.is_worse():
-                on_return()
-                await self._return(loop, version)
+                on_rollback()
+                await self._roll_back(loop, version)
             if kept != self._complaints.good:
                 kept = self._complaints.good
                 await self._keep(kept)
 
-    async def _return(self, loop: Loop, version: Callable[[], int]) -> None:
+    async def _roll_back(self, loop: Loop, version: Callable[[], int]) -> None:
         complaints = self._complaints
         found = complaints.comparison()
         assert found is not None
@@ -107,11 +107,11 @@ class ComplaintWatch:
         self._say(
             f"WARNING: {found.after:.0%} of the replies of versions after {complaints.good} "
             f"are complained about (n = {found.turns_after}), {found.before:.0%} before (n = "
-            f"{found.turns_before}): version {good} is taken back into service "
+            f"{found.turns_before}): version {good} is put back into service "
             "(learner.guards.complaints)"
         )
         try:
-            await loop.return_to(good)
+            await loop.rollback(good)
         except (ConfigError, PolicyError) as error:
             self._say(f"WARNING: version {good} cannot come back: {error}")
             complaints.good = version()

@@ -1,6 +1,6 @@
 """Tells whoever runs `serve` that samples wait because of their users' share of a batch.
 
-Nothing fails by it: conversations go on, and nothing is learned from what waits.
+Nothing fails by it: conversations continue, and nothing is learned from what waits.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class HeldSamples:
         self._queues = queues
         self._tell = tell
         self._since_s: dict[str, float] = {}
-        """From when on each user's samples are held."""
+        """Start of holding each user's samples."""
         self._told_s: dict[str, float] = {}
-        """When each cause was told: a user, or that nothing fits."""
+        """Time at which each cause was reported: a user, or that nothing fits."""
 
     async def run(self) -> None:
         """Look every minute, until cancelled."""

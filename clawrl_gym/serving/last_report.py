@@ -33,7 +33,7 @@ class LastReport:
         self._remove()
 
     def write(self) -> None:
-        """What was served and learned; a page that cannot be written costs a message."""
+        """Write the page on serving and learning; failing to costs only a message."""
         before = self._deletions
         try:
             path = self._write(self._folder)

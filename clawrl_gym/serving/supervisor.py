@@ -23,7 +23,7 @@ from clawrl_gym.core.pauses import growing_pauses_s
 SOCKET_VARIABLE = "CLAWRL_SERVE_SOCKET"
 """Environment variable with the number of the open socket that the child serves on."""
 STOP_S = PATIENCE_S + 0.7
-"""How long the child may take to close everything and to end."""
+"""Seconds that the child may take to close everything and to end."""
 NO_ROOM = 4
 """Exit code of a child whose disk was full: it is started again until there is room."""
 _FINAL = (0, 1, 2, *EXIT_CODES.values())

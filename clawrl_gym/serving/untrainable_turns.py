@@ -1,6 +1,6 @@
 """Tells whoever runs `serve` that clients sample in a way that no learner can use.
 
-Nothing fails by it: conversations go on, and nothing is learned from them.
+Nothing fails by it: conversations continue, and nothing is learned from them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOOKED_AT = 100
 """Newest main turns of which the share is taken."""
 _MANY = _LOOKED_AT // 2
 _FEW = _LOOKED_AT // 4
-"""Below it many are worth a word again."""
+"""Number below which many are worth another message."""
 
 
 class UntrainableTurns:

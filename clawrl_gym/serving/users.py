@@ -24,19 +24,19 @@ from clawrl_gym.store.schema import DATABASE_FILE
 from clawrl_gym.store.users import Users
 
 USERS_FOLDER = "users"
-"""Below the serving folder: what each user has beside the database."""
+"""Folder below the serving folder, with each user's files beside the database."""
 _LOOK_EVERY_S = 0.5
 _REMOVAL_TIMEOUT_S = 120.0
 _log = logging.getLogger(__name__)
 
 
 def user_folder(folder: Path, name: str) -> Path:
-    """Where a user's weights and checkpoints are."""
+    """Folder of a user's weights and checkpoints."""
     return folder / USERS_FOLDER / name
 
 
 def checkpoints_of(folder: Path, user: str) -> Path:
-    """Where the checkpoints of somebody's weights are in a run's folder; OWNER's are the run's own.
+    """Folder of the checkpoints of a user's weights in a run's folder; OWNER's are the run's own.
 
     Raises ConfigError for a user who is not there, StoreError when `users.json` cannot be read.
     """
@@ -80,8 +80,8 @@ async def remove_user(folder: Path, name: str, timeout_s: float = _REMOVAL_TIMEO
     while users.is_being_removed(name):
         if time.monotonic() > give_up_s:
             raise StoreError(
-                f"{name} cannot come in any more, and not everything of theirs was deleted within "
-                f"{timeout_s:g} s: serve goes on with it; the same command waits again"
+                f"{name} can no longer come in, and not everything of theirs was deleted within "
+                f"{timeout_s:g} s: serve continues; the same command waits again"
             )
         if holder_of(folder) is None:
             await _remove_alone(folder, users, name)
@@ -90,7 +90,7 @@ async def remove_user(folder: Path, name: str, timeout_s: float = _REMOVAL_TIMEO
 
 
 async def _remove_alone(folder: Path, users: Users, name: str) -> None:
-    """Where nobody serves. Leaves it to whoever comes to hold the folder first."""
+    """Remove a user where nobody serves. Leaves it to whoever comes to hold the folder first."""
     if (folder / DATABASE_FILE).exists():
         try:
             store = Store.open(folder)
@@ -107,7 +107,7 @@ async def _remove_alone(folder: Path, users: Users, name: str) -> None:
 
 
 def _forget(folder: Path, users: Users, name: str) -> None:
-    """What is beside the database, and at last the name."""
+    """Delete a user's files beside the database, and at last the name."""
     LastReport(folder, lambda _: None).session_deleted(name)
     shutil.rmtree(user_folder(folder, name), ignore_errors=True)
     users.end_removal(name)

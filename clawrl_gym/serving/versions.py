@@ -1,5 +1,5 @@
 """Versions of a run's weights, and of its users': which are kept, and one that serves again, while
-the run goes on or when it has ended.
+the run is in progress or when it has ended.
 
 Weights that come back are a version of their own, the next one, so that versions only ever count
 up: the store, staleness and `resume=` know no other case.
@@ -22,7 +22,7 @@ from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.gateway.versions import VersionJson
 from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.run_folder.folder import RunFolder
-from clawrl_gym.serving.user_lines import UserLines
+from clawrl_gym.serving.user_training import UserTraining
 from clawrl_gym.serving.users import checkpoints_of
 from clawrl_gym.store import Store, StoreReader, UpdateRow
 from clawrl_gym.trainers.loop import TrainLoop
@@ -34,25 +34,26 @@ _ANSWER_S = 90.0
 
 
 class LiveVersions:
-    """Of a run that learns now."""
+    """Versions of a run that learns now."""
 
-    def __init__(self, loop: TrainLoop, lines: UserLines, store: Store, folder: Path) -> None:
-        """`loop` is that of the run's own weights, `lines` those of users', `folder` the run's."""
+    def __init__(self, loop: TrainLoop, user_training: UserTraining, store: Store, folder: Path) -> None:
+        """`loop` is that of the run's own weights, `user_training` those of users', `folder` the
+        run's."""
         self._loop = loop
         self._folder = folder
-        self._lines = lines
+        self._user_training = user_training
         self._store = store
 
     async def versions(self, user: str) -> list[VersionJson]:
         own = user == OWNER
-        kept = self._loop.kept_versions() if own else self._lines.kept_versions(user)
+        kept = self._loop.kept_versions() if own else self._user_training.kept_versions(user)
         pins = await asyncio.to_thread(read_pins, checkpoints_of(self._folder, user))
         return _described(kept, await self._store.updates_of(user), pins)
 
-    async def return_to(self, version: int, user: str) -> int:
+    async def rollback(self, version: int, user: str) -> int:
         if user == OWNER:
-            return await self._loop.return_to(version)
-        return await self._lines.return_to(version, user)
+            return await self._loop.rollback(version)
+        return await self._user_training.rollback(version, user)
 
     async def pin(self, version: int, name: str, user: str) -> None:
         await asyncio.to_thread(pin, checkpoints_of(self._folder, user), name, version)
@@ -62,7 +63,7 @@ class LiveVersions:
 
 
 def kept_versions(folder: RunFolder, user: str = OWNER) -> list[VersionJson]:
-    """Of a run, going on or not, or of one of its users. Raises ConfigError or StoreError."""
+    """Kept versions of any run, or of one of its users. Raises ConfigError or StoreError."""
     folder.read_values()
     checkpoints = checkpoints_of(folder.path, user)
     kept = list_checkpoints(checkpoints)
@@ -78,7 +79,7 @@ def kept_versions(folder: RunFolder, user: str = OWNER) -> list[VersionJson]:
 
 
 def pin_version(folder: RunFolder, name: str, version: int, user: str = OWNER) -> None:
-    """Keep a version of a run, going on or not, under a name. Raises ConfigError or StoreError."""
+    """Keep a version of any run, under a name. Raises ConfigError or StoreError."""
     folder.read_values()
     with private_files():
         pin(checkpoints_of(folder.path, user), name, version)
@@ -103,9 +104,9 @@ def named_version(folder: RunFolder, name: str, user: str = OWNER) -> int:
     return pins[name]
 
 
-def return_to(folder: RunFolder, version: int, user: str = OWNER) -> int | None:
+def rollback_to(folder: RunFolder, version: int, user: str = OWNER) -> int | None:
     """Have a run, or one of its users, be served by and learn on from a kept version: at once where
-    the run is being served, else when it goes on. Returns the version that it is from now on; None:
+    the run is being served, else when it resumes. Returns the version that it is from now on; None:
     once an update has ended.
 
     Raises ConfigError, StoreError or PolicyError.
@@ -114,7 +115,7 @@ def return_to(folder: RunFolder, version: int, user: str = OWNER) -> int | None:
     checkpoints = checkpoints_of(folder.path, user)
     try:
         with private_files():
-            return asyncio.run(_return_at_rest(folder, checkpoints, version, user))
+            return asyncio.run(_rollback_at_rest(folder, checkpoints, version, user))
     except StoreError as error:
         gateway = values.get("gateway")
         if not is_serving(values) or not isinstance(gateway, dict):
@@ -122,7 +123,7 @@ def return_to(folder: RunFolder, version: int, user: str = OWNER) -> int | None:
         return _ask_gateway(folder, gateway, version, user, error)
 
 
-async def _return_at_rest(folder: RunFolder, checkpoints: Path, version: int, user: str) -> int:
+async def _rollback_at_rest(folder: RunFolder, checkpoints: Path, version: int, user: str) -> int:
     store = Store.open(folder.path)
     try:
         last = await store.rollback_to_checkpoint()

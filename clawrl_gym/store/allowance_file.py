@@ -1,7 +1,7 @@
-"""A file of what each user took of their allowances, and how often they were refused.
+"""The file of each user's use of their allowances, and of their refusals.
 
-It stands beside the run's database and not in it: what a user took is remembered when the sessions
-are deleted that it was taken for.
+It stands beside the run's database and not in it: use is remembered when the sessions are deleted
+that it was for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from clawrl_gym.core.files import replace_text
 
 ALLOWANCES_FILE = "allowances.json"
-"""Below a serving folder."""
+"""File name below a serving folder."""
 _log = logging.getLogger(__name__)
 
 
@@ -24,18 +24,18 @@ class Taken:
     """Counts of all users."""
 
     windows: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    """By limit and user: the number of the window, and what was taken in it."""
+    """Number of the window and use in it, by limit and user."""
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By limit and user, since the run began."""
+    """Refusals since the run began, by limit and user."""
 
     def forget(self, user: str) -> None:
-        """The user was removed."""
+        """Forget a removed user."""
         self.windows = {key: taken for key, taken in self.windows.items() if key[1] != user}
         self.refused = Counter({key: n for key, n in self.refused.items() if key[1] != user})
 
 
 def read_taken(folder: Path) -> Taken:
-    """Nothing where there is no file; one that cannot be read is said in the log."""
+    """Read the file; empty without one. One that cannot be read is reported in the log."""
     path = folder / ALLOWANCES_FILE
     try:
         kept = json.loads(path.read_text())
@@ -46,12 +46,12 @@ def read_taken(folder: Path) -> Taken:
     except FileNotFoundError:
         return Taken()
     except (OSError, ValueError, TypeError, KeyError) as error:
-        _log.warning("%s cannot be read, allowances begin anew: %s", path, error)
+        _log.warning("%s cannot be read, allowances start from zero: %s", path, error)
         return Taken()
 
 
 def write_taken(folder: Path, taken: Taken) -> None:
-    """A folder that cannot be written to is said in the log: limits hold without it."""
+    """Write the file; a failure is reported in the log, for limits work without it."""
     path = folder / ALLOWANCES_FILE
     kept = {
         "windows": [[*key, *window] for key, window in taken.windows.items()],
@@ -64,7 +64,7 @@ def write_taken(folder: Path, taken: Taken) -> None:
 
 
 def forget_taken(folder: Path, user: str) -> None:
-    """Leave nothing of a removed user in the file. For when nobody serves the folder."""
+    """Remove a removed user from the file. For when nobody serves the folder."""
     if (folder / ALLOWANCES_FILE).exists():
         taken = read_taken(folder)
         taken.forget(user)

@@ -32,12 +32,12 @@ from clawrl_gym.store.turns import Bases
 from clawrl_gym.store.writer import Transaction, Writer, empty_wal
 
 _BUDGET_S = 0.05
-"""How long one transaction deletes before others have their turn."""
+"""Seconds that one transaction deletes before others have their turn."""
 _TRIES = 5
 _PAUSE_S = 0.1
-"""Between tries, while somebody reads an older state of the database."""
+"""Seconds between tries, while somebody reads an older state of the database."""
 _LATER_S = 10.0
-"""Between tries, once the caller has its answer."""
+"""Seconds between tries, once the caller has its answer."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Deletion:
 
     digest: bytes
     last_turn_id: int
-    """Later turns are of another session that took the same id."""
+    """Last turn of the deleted session; later turns are of another session with the same id."""
     asked_s: float
 
 
@@ -77,14 +77,14 @@ class Deleter:
         self._retry: asyncio.Task[None] | None = None
 
     async def delete(self, session_ids: Iterable[str]) -> int:
-        """Returns how many there were. Goes on when its caller is cancelled."""
+        """Delete sessions; returns how many there were. Continues when its caller is cancelled."""
         task = asyncio.ensure_future(self._delete(list(dict.fromkeys(session_ids))))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
     async def finish(self) -> None:
-        """Wait for what is going on; what readers keep from being cleaned waits for `open`."""
+        """Wait for the work in progress; cleaning that readers prevent waits for `open`."""
         if self._running:
             await asyncio.wait(self._running)
         if self._retry is not None:
@@ -105,7 +105,7 @@ class Deleter:
         return deleted
 
     async def forget_user(self, user: str) -> None:
-        """Delete what names a user whose sessions are gone. Goes on when its caller is
+        """Delete whatever names a user whose sessions are gone. Continues when its caller is
         cancelled."""
         task = asyncio.ensure_future(self._forget_user(user))
         self._running.add(task)
@@ -133,7 +133,7 @@ class Deleter:
             self._retry = asyncio.create_task(self._clean_later())
 
     def _delete_rows(self, tx: Transaction, session_ids: list[str]) -> tuple[int, int, list[str]]:
-        """How many it tried, how many were there, and the pictures without a session now."""
+        """Delete rows; returns how many were tried and existed, and pictures without a session."""
         digests = references_of(tx.db, session_ids)
         tried, present = _delete_some(tx, session_ids)
         for session_id in present:
@@ -148,7 +148,7 @@ class Deleter:
                 cleaned = await self._clean()
 
     async def _clean(self) -> bool:
-        """Take what was deleted out of the files; False when readers forbid."""
+        """Remove deleted data from the files; False when readers prevent it."""
         async with self._cleaning:
             deletions = await self._writer.submit(lambda tx: _pending(tx.db))
             if deletions and self._has_files:
@@ -160,7 +160,7 @@ class Deleter:
             return True
 
     async def _wipe(self) -> bool:
-        """Leave no byte of deleted rows; others write in between. False when readers forbid."""
+        """Wipe bytes of deleted rows; others write in between. False when readers prevent it."""
         page, tries = 0, 0
         while tries < _TRIES:
             next_page = await self._writer.alone(partial(self._unused_bytes.wipe, page=page))
@@ -174,7 +174,7 @@ class Deleter:
 
 
 def finish_interrupted(db: sqlite3.Connection, journal: Journal, unused_bytes: UnusedBytes) -> None:
-    """Before anybody writes: complete the deletions that a kill interrupted."""
+    """Complete the deletions that a kill interrupted, before anybody writes."""
     if deletions := _pending(db):
         try:
             journal.rewrite(line_filter(deletions))
@@ -225,7 +225,7 @@ def _delete_one(tx: Transaction, session_id: str) -> bool:
 
 
 def _note(tx: Transaction, session_id: str) -> None:
-    """That log lines are still to go."""
+    """Note that log lines are still to be removed."""
     row = {
         "digest": digest_of(session_id), "last_turn_id": tx.positions.last["turns"],
         "asked_s": time.time(),
@@ -234,12 +234,12 @@ def _note(tx: Transaction, session_id: str) -> None:
 
 
 def _pending(db: sqlite3.Connection) -> list[Deletion]:
-    """Deletions whose log lines may still be there."""
+    """Deletions whose log lines may still exist."""
     return [Deletion(*row) for row in db.execute("SELECT * FROM deletions")]
 
 
 def _complete(db: sqlite3.Connection, deletions: list[Deletion]) -> None:
-    """Forget these deletions; not those of the same id that came meanwhile."""
+    """Forget these deletions, but not those of the same id that came meanwhile."""
     db.executemany(
         "DELETE FROM deletions WHERE digest=? AND asked_s=?",
         [(deletion.digest, deletion.asked_s) for deletion in deletions],
@@ -252,11 +252,11 @@ _OWNER = re.compile(
     rb'\{"schema": \d+, "type": "(?:session_end", "id"|\w+", "id": \d+, "session_id"): '
     rb'("(?:[^"\\]|\\.)*")'
 )
-"""The beginning of a log line, as far as its session; also of half a line that a crash left."""
+"""The beginning of a log line, up to its session; also of half a line that a crash left."""
 
 
 def line_filter(deletions: list[Deletion]) -> Callable[[bytes], bool]:
-    """Whether a log line stays."""
+    """A function that says whether a log line stays."""
     by_digest = {deletion.digest: deletion for deletion in deletions}
 
     def stays(line: bytes) -> bool:
@@ -274,7 +274,7 @@ def digest_of(session_id: str) -> bytes:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Half a line without a session's id could be of any session: nobody can read it anyway."""
+    """False for half a line without a session's id: nobody can tell whose it is, or read it."""
     try:
         json.loads(line)
     except ValueError:
@@ -283,7 +283,7 @@ def _is_whole(line: bytes) -> bool:
 
 
 def _is_later(line: bytes, deletion: Deletion) -> bool:
-    """Whether it is of another session that took the id of the deleted one."""
+    """Whether the line is of another session that took the id of the deleted one."""
     try:
         row = json.loads(line)
     except ValueError:
@@ -296,7 +296,7 @@ def _is_later(line: bytes, deletion: Deletion) -> bool:
 # The pages of the database.
 
 _PAGES_AT_ONCE = 1024
-"""Pages wiped while nobody else writes."""
+"""Pages wiped in one go, while nobody else writes."""
 _INTERIOR, _LEAF = (2, 5), (10, 13)
 """First byte of the pages of trees. That of all others is the highest byte of a page number."""
 _MAX_PAGES = 2 * 2**24
@@ -305,7 +305,7 @@ _FILE_HEADER_BYTES = 100
 
 
 class UnusedBytes:
-    """What SQLite leaves of moved rows in its file, made zero.
+    """Zeroes the bytes that SQLite leaves of moved rows in its file.
 
     `secure_delete` zeroes deleted rows, and the places that they had at the end. When pages are
     balanced, rows move to a neighbour and their bytes stay behind in the unused middle of the old
@@ -321,7 +321,7 @@ class UnusedBytes:
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def wipe(self, db: sqlite3.Connection, page: int = 0) -> int | None:
-        """Wipe some pages from `page` on; returns the page to go on with, None at the end.
+        """Wipe some pages from `page` on; returns the page to continue with, None at the end.
 
         On the writer's thread, outside its transactions. The page that it returns is the same while
         somebody who reads an older state is in the way.
@@ -344,7 +344,7 @@ class UnusedBytes:
         return page + _PAGES_AT_ONCE if len(pages) == page_size * _PAGES_AT_ONCE else None
 
     def wipe_all(self, db: sqlite3.Connection) -> bool:
-        """Wipe the whole file; False when somebody who reads an older state is in the way."""
+        """Wipe the whole file; False when a reader of an older state prevents it."""
         page: int | None = 0
         while page is not None:
             before, page = page, self.wipe(db, page)
@@ -353,7 +353,7 @@ class UnusedBytes:
         return True
 
     def close(self) -> None:
-        """After the last connection to the database is closed."""
+        """Close the file, after the last connection to the database is closed."""
         os.close(self._file)
 
     def _wipe_pages(self, pages: bytes, page_size: int, first_page: int) -> bool:
@@ -368,7 +368,7 @@ class UnusedBytes:
 
 
 def _unused_range(pages: bytes, header: int, start: int) -> tuple[int, int]:
-    """Where a tree's page has nothing: between its list of cells and its first cell."""
+    """The unused range of a tree's page: between its list of cells and its first cell."""
     page_type = pages[header]
     if page_type not in _INTERIOR + _LEAF:
         return start, start

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from clawrl_gym.core.jsonl import JsonLines, RotatedLines
 from clawrl_gym.core.log_files import FULL_BYTES, files_of_log
-from clawrl_gym.core.types import Taught
+from clawrl_gym.core.types import DistilledTurn
 from clawrl_gym.store.rows import NextStateColumns, TurnColumns, VerdictColumns, unpack_ints
 from clawrl_gym.store.writer import Transaction
 
@@ -59,7 +59,7 @@ def turn_line(columns: TurnColumns | sqlite3.Row) -> Line:
 
 
 def next_state_line(columns: NextStateColumns | sqlite3.Row) -> Line:
-    """What came back after the turn `id`."""
+    """Line of the messages that came after the turn `id`."""
     return {
         "schema": LOG_SCHEMA,
         "type": "next_state",
@@ -71,14 +71,14 @@ def next_state_line(columns: NextStateColumns | sqlite3.Row) -> Line:
 
 
 def end_line(columns: sqlite3.Row) -> Line:
-    """A session's end: the outcome that the environment or the client gave."""
+    """Line of a session's end, with the outcome that the environment or the client gave."""
     keys = ("id", "task_id", "group_id", "split", "source", "reward", "stop_reason", "error")
     line = {"schema": LOG_SCHEMA, "type": "session_end", **{key: columns[key] for key in keys}}
     return line | {"time_s": columns["ended_s"]}
 
 
 def verdict_line(columns: VerdictColumns | sqlite3.Row) -> Line:
-    """A verdict on a turn; `value` null is an abstention."""
+    """Line of a verdict on a turn; `value` null is an abstention."""
     return {
         "schema": LOG_SCHEMA,
         "type": "verdict",
@@ -94,34 +94,34 @@ def verdict_line(columns: VerdictColumns | sqlite3.Row) -> Line:
     }
 
 
-def taught_line(taught: Taught, session_id: str, version: int, time_s: float) -> Line:
-    """What the teacher thought of a turn's tokens in the update that made `version`.
+def distilled_turn_line(turn: DistilledTurn, session_id: str, version: int, time_s: float) -> Line:
+    """Line of the teacher's gaps on a turn's tokens in the update that made `version`.
 
-    In the log only, so a kill may leave it out, and an update that is done again tells it again.
+    In the log only, so a kill may leave it out, and an update that is repeated logs it again.
     """
     return {
         "schema": LOG_SCHEMA,
         "type": "taught",
-        "id": taught.sample_id,
+        "id": turn.sample_id,
         "session_id": session_id,
-        "turn_id": taught.turn_id,
+        "turn_id": turn.turn_id,
         "version": version,
-        "prompt": taught.prompt,
-        "ids": taught.ids_T,
-        "gaps": [round(gap, 4) if math.isfinite(gap) else None for gap in taught.gaps_T],
+        "prompt": turn.prompt,
+        "ids": turn.ids_T,
+        "gaps": [round(gap, 4) if math.isfinite(gap) else None for gap in turn.gaps_T],
         "time_s": time_s,
     }
 
 
 @dataclass(frozen=True, slots=True)
 class _RecordType:
-    """Lines that repeat what is in the database."""
+    """A type of lines that repeat rows of the database."""
 
     file: str
     keys: str
-    """Query: what distinguishes the lines of this type; the first column is their id."""
+    """Query for the values that identify the lines of this type; the first column is their id."""
     columns: str
-    """Query: what a line is made of, by its id."""
+    """Query for the columns of a line, by its id."""
     line: Callable[[sqlite3.Row], Line]
 
 
@@ -159,16 +159,18 @@ _FILE_OF = {
     "taught": EVALUATIONS_FILE,
     **{name: record_type.file for name, record_type in _RECORD_TYPES.items()},
 }
-"""The log in which each type of line is."""
+"""The log of each type of line."""
 
 
 class Journal:
     """The logs of one run as the store writes them; a run that is not recorded has none."""
 
     def __init__(self, folder: Path | None, full_bytes: int = FULL_BYTES) -> None:
-        """None: nothing is written. `full_bytes`: of a file, before the next one begins.
+        """Open the logs; `folder` None writes nothing. `full_bytes`: size of a file before the next
+        one begins.
 
-        Raises StoreError when a file cannot be opened."""
+        Raises StoreError when a file cannot be opened.
+        """
         self._folder = folder
         names = (CONVERSATIONS_FILE, EVALUATIONS_FILE)
         self._files = (
@@ -184,7 +186,7 @@ class Journal:
             tx.log(file, line)
 
     def add_missing(self, db: sqlite3.Connection) -> None:
-        """Append what is in the database and not in the logs, as after a kill."""
+        """Append rows of the database that are missing in the logs, as after a kill."""
         if self._folder is None:
             return
         for file_name, file in self._files.items():
@@ -194,12 +196,12 @@ class Journal:
                     _append_missing(db, name, record_type, file, present)
 
     def rewrite(self, keep: Callable[[bytes], bool]) -> None:
-        """Keep only the lines of which that is true. Blocks; lines can be written meanwhile."""
+        """Keep only the lines for which `keep` is true. Blocks; lines can be written meanwhile."""
         for file in self._files.values():
             file.rewrite(keep)
 
     def close(self) -> None:
-        """A full disk must not keep the folder locked; reopening adds what was not written."""
+        """Close the logs, even on a full disk, to free the folder; reopening adds missing lines."""
         for file in self._files.values():
             with suppress(OSError):
                 file.close()
@@ -225,7 +227,7 @@ def _append_missing(
 
 
 def _keys_in(path: Path) -> set[_Key]:
-    """What distinguishes each whole line; a log can be long, so one line at a time."""
+    """The keys of each whole line; a log can be long, so one line at a time."""
     keys: set[_Key] = set()
     for part in files_of_log(path):
         with part.open("rb") as file:

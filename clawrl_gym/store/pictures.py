@@ -25,17 +25,17 @@ from clawrl_gym.store.writer import Transaction
 
 FOLDER = "images"
 MEDIA_TYPES = {"jpg": "image/jpeg", "png": "image/png", "webp": "image/webp"}
-"""By suffix."""
+"""Media types by file suffix."""
 _MEMORY = Path("/dev/shm")
 
 
 def find_picture(folder: Path, digest: str) -> Path:
-    """The file of a picture. Raises FileNotFoundError when it is not there any more."""
+    """The file of a picture. Raises FileNotFoundError when it no longer exists."""
     for suffix in MEDIA_TYPES:
         path = folder / f"{digest}.{suffix}"
         if path.exists():
             return path
-    raise FileNotFoundError(f"the picture {digest} is not in {folder} (any more)")
+    raise FileNotFoundError(f"the picture {digest} is not (or no longer) in {folder}")
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -45,14 +45,14 @@ class PictureFiles:
     """The pictures of one run; used by one process, read by the learner too."""
 
     def __init__(self, folder: Path | None) -> None:
-        """None: the run is not recorded. The folder is made with the first picture."""
+        """`folder` None: the run is not recorded. The folder is made with the first picture."""
         self._folder = None if folder is None else folder / FOLDER
         self._scratch: Scratch | None = None
         self._pins: Counter[str] = Counter()
 
     @property
     def folder(self) -> Path:
-        """Where the files lie; made when it is not there."""
+        """Folder of the files; made when it is missing."""
         if self._folder is None:
             with boundary(StoreError, "keeping pictures of an unrecorded run in memory"):
                 self._scratch = Scratch("images", _MEMORY)
@@ -76,7 +76,7 @@ class PictureFiles:
 
     @contextmanager
     def pinned(self, digests: Collection[str]) -> Iterator[None]:
-        """Pictures that no recorded turn refers to yet are not removed inside."""
+        """Protect pictures inside that no recorded turn refers to yet."""
         self._pins.update(digests)
         try:
             yield
@@ -101,7 +101,7 @@ class PictureFiles:
     def inline(self, messages: list[Message]) -> list[Message]:
         """The messages with the pictures themselves in place of their hashes, as the policy reads.
 
-        Raises StoreError for a picture that was deleted.
+        Raises StoreError for a deleted picture.
         """
         return [self._inline_message(message) for message in messages]
 
@@ -130,7 +130,7 @@ class PictureFiles:
 
 
 def _write_durably(path: Path, content: bytes) -> None:
-    """Whole or not at all, also after a power cut."""
+    """Write a file whole or not at all, also after a power cut."""
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(content)
         file.flush()
@@ -154,7 +154,7 @@ def add_references(tx: Transaction, session_id: str, messages: Iterable[Message]
 
 
 def references_of(db: sqlite3.Connection, session_ids: Iterable[str]) -> set[str]:
-    """The pictures of sessions."""
+    """The pictures of these sessions."""
     query = "SELECT digest FROM pictures WHERE session_id=?"
     return {digest for session_id in session_ids for (digest,) in db.execute(query, (session_id,))}
 
@@ -165,6 +165,6 @@ def all_references(db: sqlite3.Connection) -> set[str]:
 
 
 def unreferenced(db: sqlite3.Connection, digests: Iterable[str]) -> list[str]:
-    """Those of the pictures that no session refers to."""
+    """The pictures among these that no session refers to."""
     query = "SELECT 1 FROM pictures WHERE digest=? LIMIT 1"
     return [digest for digest in digests if db.execute(query, (digest,)).fetchone() is None]

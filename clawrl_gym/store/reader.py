@@ -1,7 +1,7 @@
-"""Reading a run's database, beside its writer or long after it has ended. Takes no lock.
+"""Read a run's database, beside its writer or long after it has ended. Takes no lock.
 
-What live conversations ask (what is open, what waits for a verdict or a sample) is answered from an
-index, however long the run.
+Queries of live conversations (open sessions, turns without a verdict or a sample) are answered from
+an index, however long the run.
 """
 
 from __future__ import annotations
@@ -68,9 +68,10 @@ class StoreReader:
             self._db.close()
 
     def group_outcomes(self) -> list[tuple[int, str | None, int, int]]:
-        """Of each accepted group, in their order: number, task, episodes with a reward, solved.
+        """Each accepted group, in order: number, task, episodes with a reward, solved.
 
-        Of each member its newest episode: those before it were given up, or a killed process's.
+        Only the newest episode of each member counts: those before it were given up, or a killed
+        process's.
         """
         ends: dict[int, dict[str, tuple[float | None, bool | None]]] = defaultdict(dict)
         sessions = self._db.execute(
@@ -100,12 +101,12 @@ class StoreReader:
         return dict(rows.fetchall())
 
     def sessions(self) -> list[SessionRow]:
-        """All sessions in the order of their beginning."""
+        """All sessions in the order of their start."""
         rows = self._db.execute("SELECT * FROM sessions ORDER BY rowid")
         return [session_of(row) for row in rows]
 
     def live_ids(self) -> set[str]:
-        """Of all live sessions."""
+        """Ids of all live sessions."""
         rows = self._db.execute("SELECT id FROM sessions WHERE source = 'live'")
         return {session_id for (session_id,) in rows}
 
@@ -162,7 +163,7 @@ class StoreReader:
         return dict(verdicts)
 
     def judgeable_turns(self, source: Source) -> dict[str, list[int]]:
-        """The turns that a judge of the run reads, by session: main ones with a next state; of
+        """The turns that a judge of the run reads, by session: main ones with a next state; in
         episodes those for training that have a reward, without replies that broke off or cannot be
         trained on."""
         rows = self._db.execute(
@@ -180,7 +181,7 @@ class StoreReader:
         return dict(turns)
 
     def live_verdicts(self) -> Iterator[tuple[int, list[Verdict]]]:
-        """Of each judged live turn, in order: its newest weight version, and its verdicts."""
+        """Each judged live turn, in order: its newest weight version, and its verdicts."""
         rows = self._db.execute(
             "SELECT verdicts.*, turns.versions FROM verdicts JOIN turns ON turns.id = turn_id "
             "JOIN sessions ON sessions.id = session_id WHERE source = 'live' "
@@ -225,7 +226,7 @@ class StoreReader:
         return [sample_of(row) for row in rows]
 
     def counts_of_users(self) -> dict[str, UserCounts]:
-        """By user, whoever had a live session; the owner's first."""
+        """Counts by user with a live session; the owner's first."""
         live = "JOIN sessions ON sessions.id = session_id WHERE source = 'live'"
         undone = "json_extract(updates.metrics, ?) IS NOT NULL"
         key = f'$."{REFUSED}"'
@@ -267,7 +268,7 @@ class StoreReader:
         return [sample_of(row) for row in rows]
 
     def untrained_samples(self) -> list[Sample]:
-        """Samples of no batch and no used group: in store order, groups kept together."""
+        """Samples in no batch and no used group: in store order, groups kept together."""
         rows = self._db.execute(
             "SELECT samples.*, min(id) OVER (PARTITION BY samples.group_id) AS first FROM samples "
             "LEFT JOIN groups USING (group_id) WHERE used_by IS NULL AND trained_by IS NULL "
@@ -302,7 +303,7 @@ class StoreReader:
         return {group_id for (group_id,) in self._db.execute("SELECT group_id FROM groups")}
 
     def compared(self, user: str = OWNER) -> list[Compared]:
-        """What the accepted groups of a user brought to the algorithm's running means, in their
+        """The rewards that a user's accepted groups added to the algorithm's running means, in
         order."""
         rows = self._db.execute(
             "SELECT compared FROM groups WHERE compared IS NOT NULL AND user=? ORDER BY position",
@@ -325,7 +326,7 @@ class StoreReader:
         return [update_of(row) for row in rows]
 
     def updates_of(self, user: str) -> list[UpdateRow]:
-        """All updates of somebody's weights, OWNER's are the run's own; oldest first."""
+        """All updates of a user's weights, OWNER's are the run's own; oldest first."""
         if user == OWNER:
             return self.updates()
         rows = self._db.execute("SELECT * FROM user_updates WHERE user=? ORDER BY version", (user,))
@@ -378,7 +379,7 @@ class StoreReader:
         return [turn_id for (turn_id,) in rows]
 
     def judged_without_sample(self) -> list[Verdict]:
-        """The effective verdict of each turn that has one which no sample has come of."""
+        """The effective verdict of each turn that has one and no sample yet."""
         waiting = self._db.execute(
             "SELECT DISTINCT turn_id FROM verdicts WHERE settled = 0 ORDER BY turn_id"
         )
@@ -386,8 +387,8 @@ class StoreReader:
         return [v for v in verdicts if v is not None and can_teach(v)]
 
     def ended_without_yield(self) -> list[str]:
-        """Live sessions whose end has not been taken up, oldest first: what came of them is not
-        known, or their outcome is no feedback on their last main turn yet."""
+        """Live sessions whose end has not been processed, oldest first: their samples are not
+        counted, or their outcome is not feedback on their last main turn yet."""
         rows = self._db.execute(
             "SELECT id FROM sessions WHERE source = 'live' AND ended_s IS NOT NULL AND ("
             "(why IS NULL AND COALESCE(samples, 0) = 0) OR (reward != 0 AND EXISTS ("
@@ -419,7 +420,7 @@ class StoreReader:
         return [self._summary(row) for row in rows.fetchall()]
 
     def stored_bytes(self, user: str | None = None) -> int:
-        """What the turns and next states of sessions take on the disk, logs included, about;
+        """Approximate bytes on the disk of the turns and next states of sessions, logs included;
         `user`: None for everybody's."""
         of_user, parameters = _of_user(user)
         query = f"SELECT coalesce(sum(bytes), 0) FROM sessions WHERE {of_user}"

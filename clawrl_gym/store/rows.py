@@ -1,8 +1,7 @@
-"""Records of the store and how lists become columns.
+"""Records of the store and their conversion to columns.
 
 Streams are zlib-compressed arrays in native (little-endian) order: ids and versions int32,
-log-probs, advantages and weights float64 (NaN stands for None), masks one byte. Messages are
-JSON.
+log-probs, advantages and weights float64 (NaN stands for None), masks one byte. Messages are JSON.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ class SessionRow:
     source: Source
     created_s: float
     ended_s: float | None = None
-    """None while it is open."""
+    """Unix time of its end; None while it is open."""
     reward: float | None = None
-    """None while it is open, and after an infrastructure failure."""
+    """Its reward; None while it is open, and after an infrastructure failure."""
     stop_reason: str | None = None
     error: str | None = None
     matched_by: str | None = None
-    """Where a live session's id was found: a header, the path, its history."""
+    """The source of a live session's id: a header, the path, its history."""
     samples: int | None = None
-    """Samples that came of it; None while that is not known."""
+    """Number of its samples; None while that is not known."""
     why: str | None = None
-    """Why none came of it."""
+    """Why it has no samples."""
     solved: bool | None = None
-    """What the environment said of success; None: it said nothing."""
+    """The environment's report of success; None: it reported nothing."""
 
     @property
     def success(self) -> bool:
-        """Solved, as an episode."""
+        """Whether it solved its task, as an episode."""
         return is_success(self.reward, self.solved)
 
 
@@ -65,7 +64,7 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredNode:
-    """A turn's place in its conversation: what the gateway needs of a turn before it reads it."""
+    """A turn's place in its conversation: what the gateway needs of a turn before reading it."""
 
     session_id: str
     turn_id: int
@@ -75,7 +74,7 @@ class StoredNode:
     created_s: float
     has_next_state: bool
     text: str
-    """Of the `TurnNode`, column `mark`; empty when the turn was recorded without one."""
+    """Text of the `TurnNode`, column `mark`; empty when the turn was recorded without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class SessionSummary:
     main_turns: int
     side_turns: int
     verdicts: dict[str, int]
-    """How many turns have which effective verdict, by `+1`, `0`, `-1` and `abstain`."""
+    """Number of turns by effective verdict: `+1`, `0`, `-1` and `abstain`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,29 +99,29 @@ class UpdateRow:
     tokens: int
     duration_s: float
     groups: int = 0
-    """Groups, in the order of their acceptance, that its batch used up."""
+    """Number of groups, in the order of their acceptance, that its batch used up."""
     metrics: dict[str, float] = field(default_factory=dict)
     created_s: float = 0.0
     checkpoint: str | None = None
     """Path of the checkpoint taken after this update; None when none was."""
     group_ids: tuple[int, ...] | None = None
-    """The groups that it used up, where these are not the first ones; not kept in this form."""
+    """The groups that it used up, where these are not the first ones; not stored in this form."""
 
 
 @dataclass(slots=True)
 class UserCounts:
-    """What a user's live sessions, as far as they are kept, brought."""
+    """Results of a user's live sessions, as far as they are kept."""
 
     turns: int = 0
-    """Main turns."""
+    """Number of main turns."""
     feedback: int = 0
-    """Opinions that were recorded."""
+    """Number of recorded opinions."""
     learned: int = 0
-    """Samples in updates that serve."""
+    """Number of samples in updates that serve."""
     undone: int = 0
-    """Samples in updates that the guards refused."""
+    """Number of samples in updates that the guards refused."""
     waiting: int = 0
-    """Samples that no update has used."""
+    """Number of samples that no update has used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ class JudgedTurn:
 
     session_id: str
     version: int
-    """The newest one that sampled it; -1 where none is known."""
+    """The newest version that sampled it; -1 where none is known."""
     verdict: Verdict
 
 
@@ -142,7 +141,7 @@ class StoredGroup:
     id: int
     samples: list[Sample]
     user: str = OWNER
-    """Whose weights learn of it."""
+    """The user whose weights learn from it."""
 
 
 class TurnColumns(TypedDict):
@@ -198,7 +197,7 @@ class VerdictColumns(TypedDict):
 
 
 def to_json(record: object) -> str:
-    """Raises StoreError for numbers that JSON does not know (1e999 is read as infinity)."""
+    """JSON text. Raises StoreError for numbers unknown to JSON (1e999 is read as infinity)."""
     try:
         return json.dumps(record, allow_nan=False)
     except ValueError as error:

@@ -28,7 +28,7 @@ _FORMAT = "clawrl_gym run"
 
 _DELETIONS = """CREATE TABLE deletions (
     digest BLOB PRIMARY KEY, last_turn_id INTEGER NOT NULL, asked_s REAL NOT NULL) WITHOUT ROWID"""
-"""Sessions whose rows are gone and whose log lines may not be; the id itself is not kept."""
+"""Sessions whose rows are gone and whose log lines may not be; the id itself is not stored."""
 
 _OFFERS = """CREATE TABLE offers (
     session_id TEXT NOT NULL REFERENCES sessions(id), digest BLOB NOT NULL, body BLOB NOT NULL,
@@ -38,13 +38,13 @@ _OFFERS = """CREATE TABLE offers (
 _PICTURES = """CREATE TABLE pictures (
     session_id TEXT NOT NULL REFERENCES sessions(id), digest TEXT NOT NULL,
     PRIMARY KEY (session_id, digest)) WITHOUT ROWID"""
-"""Which session refers to which picture."""
+"""The pictures that each session refers to."""
 
 _USER_UPDATES = """CREATE TABLE user_updates (
     user TEXT NOT NULL, version INTEGER NOT NULL, groups INTEGER NOT NULL, tokens INTEGER NOT NULL,
     duration_s REAL NOT NULL, metrics TEXT NOT NULL, created_s REAL NOT NULL, checkpoint TEXT,
     PRIMARY KEY (user, version)) WITHOUT ROWID"""
-"""Of the weights of users who have their own."""
+"""Updates of the weights of users who have their own."""
 
 _PICTURES_INDEX = "CREATE INDEX pictures_by_digest ON pictures (digest)"
 
@@ -149,14 +149,14 @@ _ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
     },
     8: {"sessions": (("solved", "INTEGER"),)},
 }  # fmt: skip
-"""By table, what a version has and the one before it has not."""
+"""Columns that a version added to the one before it, by table."""
 
 
 def connect_writer(path: Path) -> sqlite3.Connection:
-    """Open or create the database for its one writer; an older one gets what it lacks.
+    """Open or create the database for its one writer; an older one is upgraded.
 
-    `synchronous=FULL`: a commit outlives power loss as well as kill -9. Group commit pays its
-    fsync once for all callers that wait, so `NORMAL` would gain latency only. Raises StoreError.
+    `synchronous=FULL`: a commit outlives power loss as well as kill -9. Group commit pays its fsync
+    once for all callers that wait, so `NORMAL` would gain latency only. Raises StoreError.
     """
     try:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
@@ -178,10 +178,10 @@ def connect_writer(path: Path) -> sqlite3.Connection:
 
 
 def connect_memory(path: Path) -> sqlite3.Connection:
-    """A database in memory, for reading and writing. Of the file it knows the updates only.
+    """A database in memory, for reading and writing. It sees only the updates of the file.
 
-    An update is numbers and the path of a checkpoint: learning goes on from there, and nothing of
-    a conversation is on the disk. `disk` is the file, attached. Raises StoreError.
+    An update is numbers and the path of a checkpoint: learning resumes from there, and nothing of a
+    conversation is on the disk. `disk` is the file, attached. Raises StoreError.
     """
     connect_writer(path).close()
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -218,7 +218,7 @@ def _tables(db: sqlite3.Connection) -> set[str]:
 
 
 def _check_format(db: sqlite3.Connection, path: Path) -> int | None:
-    """The schema version, None of an empty database; refuses what is not ours or too new."""
+    """The schema version, None for an empty database; refuses foreign files and newer versions."""
     tables = _tables(db)
     if not tables:
         return None
@@ -257,7 +257,7 @@ def _prepare(db: sqlite3.Connection, version: int | None) -> None:
 
 
 def _upgrade(db: sqlite3.Connection, version: int) -> None:
-    """From an older version: added columns rewrite no row, so a large run takes no longer."""
+    """Upgrade an older version: added columns rewrite no row, so a large run takes no longer."""
     for table, columns in _added_since(version).items():
         for name, kind in columns:
             db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")

@@ -14,7 +14,7 @@ from clawrl_gym.store.writer import Transaction
 
 
 def add_session(tx: Transaction, session: SessionRow) -> bool:
-    """Job: False when it was there already, which then stays."""
+    """Job: add a session; False when it existed already, which then stays."""
     row = {
         "id": session.id, "task_id": session.task_id, "group_id": session.group_id,
         "split": session.split, "source": session.source, "created_s": session.created_s,
@@ -24,7 +24,7 @@ def add_session(tx: Transaction, session: SessionRow) -> bool:
 
 
 def ids_of_user(tx: Transaction, user: str) -> list[str]:
-    """Job: all sessions of a user other than the owner."""
+    """Job: ids of all sessions of a user other than the owner."""
     rows = tx.db.execute("SELECT id FROM sessions WHERE id >= ? AND id < ?", id_range(user))
     return [session_id for (session_id,) in rows]
 
@@ -32,7 +32,7 @@ def ids_of_user(tx: Transaction, user: str) -> list[str]:
 def add_next_state(
     tx: Transaction, turn_id: int, messages: list[Message]
 ) -> NextStateColumns | None:
-    """Job: what came back after a turn, with its session; None when a first record stays."""
+    """Job: store the messages after a turn, with its session; None when a first record stays."""
     owner = tx.one(
         "SELECT session_id, source, kind FROM turns JOIN sessions ON sessions.id = session_id "
         "WHERE turns.id=?",
@@ -58,7 +58,7 @@ def add_next_state(
 
 
 def add_bytes(tx: Transaction, session_id: str, count: int) -> None:
-    """Count what a record of a session takes; text stands in the database and in a log."""
+    """Add the size of a session's record; text stands in the database and in a log."""
     tx.db.execute("UPDATE sessions SET bytes = bytes + ? WHERE id=?", (count, session_id))
 
 
@@ -70,7 +70,7 @@ def end_session(
     error: str | None,
     solved: bool | None = None,
 ) -> sqlite3.Row | None:
-    """Job: the session's row after its end; None when it had ended before, which then stays."""
+    """Job: end a session and return its row; None when it had ended before, which then stays."""
     changed = tx.db.execute(
         "UPDATE sessions SET ended_s=?, reward=?, stop_reason=?, error=?, solved=? "
         "WHERE id=? AND ended_s IS NULL",
@@ -83,7 +83,7 @@ def end_session(
 
 
 def end_open_rollouts(tx: Transaction, why: str) -> list[sqlite3.Row]:
-    """Job: the rows of all episodes that had not ended, after their end."""
+    """Job: end all episodes that had not ended; returns their rows."""
     open_ids = tx.db.execute(
         "SELECT id FROM sessions WHERE ended_s IS NULL AND source='rollout'"
     ).fetchall()
@@ -93,7 +93,7 @@ def end_open_rollouts(tx: Transaction, why: str) -> list[sqlite3.Row]:
 
 
 def reopen_session(tx: Transaction, session_id: str) -> bool:
-    """Job: True when the session had ended and is open again; that nothing came of it is void."""
+    """Job: reopen an ended session; False when it had not ended. Its count of samples is void."""
     changed = tx.db.execute(
         "UPDATE sessions SET ended_s=NULL, reward=NULL, stop_reason=NULL, error=NULL, solved=NULL, "
         "samples=nullif(samples, 0), why=NULL WHERE id=? AND ended_s IS NOT NULL",
@@ -103,5 +103,5 @@ def reopen_session(tx: Transaction, session_id: str) -> bool:
 
 
 def set_yield(tx: Transaction, session_id: str, samples: int, why: str | None) -> None:
-    """Job: what came of a session."""
+    """Job: store the number of a session's samples, and why there are none."""
     tx.db.execute("UPDATE sessions SET samples=?, why=? WHERE id=?", (samples, why, session_id))

@@ -1,4 +1,4 @@
-"""The store of one run: what happened, on disk before anybody is told.
+"""The store of one run: events are on disk before anybody is told.
 
 One writer per folder, held by a lock that dies with the process. Every write returns only after its
 commit (SQLite WAL, synchronous=FULL, group commit), so a kill -9 loses nothing acknowledged. A
@@ -25,7 +25,7 @@ from clawrl_gym.core.errors import DiskFull, StoreError, boundary
 from clawrl_gym.core.folder_lock import lock_folder
 from clawrl_gym.core.log_files import FULL_BYTES
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.core.types import Compared, Group, Message, Sample, Taught, Turn, Verdict
+from clawrl_gym.core.types import Compared, DistilledTurn, Group, Message, Sample, Turn, Verdict
 from clawrl_gym.store import journal, pictures, schema, sessions, training, turns, verdicts
 from clawrl_gym.store.deletion import Deleter, UnusedBytes, finish_interrupted
 from clawrl_gym.store.reader import StoreReader
@@ -35,7 +35,7 @@ from clawrl_gym.store.writer import Job, Transaction, Writer
 T = TypeVar("T")
 P = ParamSpec("P")
 MIN_FREE_MB = 64
-"""Room that the disk must have before a run starts."""
+"""Free MB that the disk must have before a run starts."""
 
 
 def _awaited(
@@ -56,7 +56,7 @@ class Store:
     def __init__(
         self, folder: Path, db: sqlite3.Connection, lock: int, record: bool, log_bytes: int
     ) -> None:
-        """Use `Store.open`."""
+        """Private; use `Store.open`."""
         self._lock: int | None = lock
         self.records = record
         """False: everything but the updates' numbers is in memory only."""
@@ -86,12 +86,12 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path, record: bool = True, log_bytes: int = FULL_BYTES) -> Self:
-        """Create the run's database or open it to go on.
+        """Create the run's database, or open it to resume.
 
         `log_bytes`: of a file of the logs, before the next one begins.
 
         Without `record`, what was recorded before stays as it is and is not seen, but for updates:
-        learning goes on from the last checkpoint.
+        learning resumes from the last checkpoint.
         Raises StoreError: the folder cannot be used or belongs to a run that is still going, the
         disk has no room, the file is not a run's database or has another schema version.
         """
@@ -115,7 +115,7 @@ class Store:
         return self._writer.commits
 
     async def add_session(self, session: SessionRow) -> bool:
-        """Record a session's beginning; False when it was there already, which then stays."""
+        """Record a session's start; False when it existed already, which then stays."""
         return await self._write(lambda tx: sessions.add_session(tx, session))
 
     async def add_turn(self, turn: Turn, node: str = "") -> int:
@@ -132,7 +132,7 @@ class Store:
         return await self._write(job)
 
     async def add_next_state(self, turn_id: int, messages: list[Message]) -> None:
-        """Record what came back after a turn; the first record of a turn stays."""
+        """Record the messages after a turn; the first record of a turn stays."""
 
         def job(tx: Transaction) -> None:
             if columns := sessions.add_next_state(tx, turn_id, messages):
@@ -150,7 +150,7 @@ class Store:
         solved: bool | None = None,
     ) -> bool:
         """Record a session's outcome; False when it had ended before, which then stays. `solved`:
-        what its environment said of success."""
+        the environment's report of success."""
 
         def job(tx: Transaction) -> bool:
             row = sessions.end_session(tx, session_id, reward, stop_reason, error, solved)
@@ -162,7 +162,7 @@ class Store:
         return await self._write(job)
 
     async def end_open_rollouts(self, why: str) -> int:
-        """Record that episodes which nobody plays any more came to no end; returns how many."""
+        """Record an end for episodes that nobody plays any more; returns how many."""
 
         def job(tx: Transaction) -> int:
             rows = sessions.end_open_rollouts(tx, why)
@@ -174,11 +174,11 @@ class Store:
         return await self._write(job)
 
     async def reopen_session(self, session_id: str) -> bool:
-        """Go on with a session that had ended; False when it had not."""
+        """Reopen a session that had ended; False when it had not."""
         return await self._write(lambda tx: sessions.reopen_session(tx, session_id))
 
     async def set_yield(self, session_id: str, samples: int, why: str | None) -> None:
-        """Record how many samples came of a session, and why there is none."""
+        """Record the number of a session's samples, and why there are none."""
         await self._write(lambda tx: sessions.set_yield(tx, session_id, samples, why))
 
     async def delete_session(self, session_id: str) -> bool:
@@ -208,7 +208,7 @@ class Store:
         return deleted
 
     async def forget_pictures(self, digests: Iterable[str]) -> None:
-        """Delete those of the pictures that no session refers to and nobody has pinned."""
+        """Delete the pictures among these that no session refers to and nobody has pinned."""
         candidates = set(digests)
         unreferenced = await self._write(lambda tx: pictures.unreferenced(tx.db, candidates))
         await asyncio.to_thread(self.pictures.remove, unreferenced)
@@ -224,7 +224,7 @@ class Store:
         return await self._write(job)
 
     async def settle(self, turn_id: int) -> None:
-        """No sample comes of the verdicts that a turn has so far, and none is waited for."""
+        """Record that a turn's present verdicts yield no sample, and that none is waited for."""
         await self._write(lambda tx: verdicts.settle(tx, turn_id))
 
     async def withdraw(self, turn_id: int) -> int:
@@ -294,14 +294,14 @@ class Store:
 
         await self._write(job)
 
-    async def add_taught(self, version: int, taught: list[Taught]) -> None:
-        """Log what the teacher thought of turns in an update; not kept in the database."""
+    async def add_distilled_turns(self, version: int, distilled_turns: list[DistilledTurn]) -> None:
+        """Log the teacher's gaps on turns in an update; not kept in the database."""
 
         def job(tx: Transaction) -> None:
-            for turn in taught:
+            for turn in distilled_turns:
                 session_id = training.session_of_sample(tx, turn.sample_id)
                 if session_id is not None:  # else it was deleted
-                    line = journal.taught_line(turn, session_id, version, time.time())
+                    line = journal.distilled_turn_line(turn, session_id, version, time.time())
                     self._journal.log(tx, line)
 
         await self._write(job)
@@ -361,7 +361,7 @@ class Store:
     newest_of_users = _awaited(StoreReader.newest_of_users)
 
     async def close(self) -> None:
-        """Write what is waiting and free the folder. Idempotent."""
+        """Write pending jobs and free the folder. Idempotent."""
         if self._lock is None:
             return
         lock, self._lock = self._lock, None
@@ -391,7 +391,7 @@ class Store:
 
 
 def _check_disk(folder: Path) -> None:
-    """Raises DiskFull when there is too little room to begin."""
+    """Raise DiskFull when there is too little room to begin."""
     free_mb = shutil.disk_usage(folder).free / 2**20
     if free_mb < MIN_FREE_MB:
         raise DiskFull(

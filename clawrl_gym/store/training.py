@@ -17,7 +17,7 @@ from itertools import chain, islice
 
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.core.types import Compared, Group, Lesson, Sample
+from clawrl_gym.core.types import Compared, DistillTarget, Group, Sample
 from clawrl_gym.dialogue.delta import diff_ids, patch_ids
 from clawrl_gym.store.rows import (
     UpdateRow,
@@ -32,7 +32,7 @@ from clawrl_gym.store.writer import Transaction
 
 
 def add_samples(tx: Transaction, samples: list[Sample]) -> list[Sample]:
-    """The samples with their positions, which only ever increase.
+    """Store samples; returns them with their positions, which only ever increase.
 
     A sample of one turn settles the turn's verdicts; it is left out when the turn was deleted.
     """
@@ -58,7 +58,7 @@ def add_group(
 def add_update(
     tx: Transaction, update: UpdateRow, sample_ids: list[int], checkpoint: str | None
 ) -> dict[str, object]:
-    """The stored row; samples that were deleted meanwhile are left out of the batch.
+    """Store an update; returns its row. Samples that were deleted meanwhile are left out.
 
     Raises StoreError when fewer groups wait than the update says it used.
     """
@@ -84,7 +84,7 @@ def add_update(
 def add_user_update(
     tx: Transaction, user: str, update: UpdateRow, checkpoint: str | None
 ) -> dict[str, object]:
-    """The stored row of an update of a user's own weights."""
+    """Store an update of a user's own weights; returns its row."""
     row = {"user": user, **_update_columns(update, checkpoint)}
     tx.insert("INSERT INTO user_updates", row)
     _use_up(tx, update, user)
@@ -128,19 +128,19 @@ def _use_up(tx: Transaction, update: UpdateRow, user: str) -> None:
 
 
 def session_of_sample(tx: Transaction, sample_id: int) -> str | None:
-    """None when it was deleted."""
+    """The sample's session; None when it was deleted."""
     sample = tx.one("SELECT session_id FROM samples WHERE id=?", (sample_id,))
     return None if sample is None else sample["session_id"]
 
 
 def next_group_id(tx: Transaction) -> int:
-    """Greater than any accepted group's."""
+    """An id greater than any accepted group's."""
     return int(tx.db.execute("SELECT coalesce(max(group_id), -1) + 1 FROM groups").fetchone()[0])
 
 
 def rollback(tx: Transaction) -> UpdateRow | None:
-    """Undo what came after the last checkpoint, of the run's own weights and of each user's;
-    returns that update of the run's own."""
+    """Undo everything after the last checkpoint, for the run's own weights and each user's; returns
+    the run's own update at it."""
     last = tx.one(
         "SELECT * FROM updates WHERE checkpoint IS NOT NULL ORDER BY version DESC LIMIT 1"
     )
@@ -156,7 +156,7 @@ def rollback(tx: Transaction) -> UpdateRow | None:
 
 
 def forget_unkept(tx: Transaction, database: str) -> None:
-    """Updates of users' own weights that came after the last checkpoint of theirs."""
+    """Delete updates of users' own weights after their last checkpoints."""
     tx.db.execute(
         f"DELETE FROM {database}.user_updates AS later WHERE version > {_last_of('later.user')}"
     )
@@ -186,7 +186,7 @@ def _was_deleted(tx: Transaction, sample_id: int) -> bool:
 
 
 def sample_columns(sample: Sample) -> dict[str, object]:
-    lessons = sample.lessons
+    targets = sample.distill_targets
     return {
         "session_id": sample.session_id,
         "group_id": sample.group_id,
@@ -202,13 +202,13 @@ def sample_columns(sample: Sample) -> dict[str, object]:
         "signal": sample.signal,
         "distill": pack_floats(sample.distill_T) if sample.distill_T else None,
         "pictures": " ".join(sample.pictures) or None,
-        "lessons": pack_lessons(lessons, sample.ids_T) if lessons else None,
+        "lessons": pack_distill_targets(targets, sample.ids_T) if targets else None,
     }
 
 
 def sample_of(row: sqlite3.Row) -> Sample:
     ids_T = unpack_ints(row["ids"])
-    distill, lessons = row["distill"], row["lessons"]
+    distill, targets = row["distill"], row["lessons"]
     return Sample(
         session_id=row["session_id"],
         group_id=row["group_id"],
@@ -220,7 +220,7 @@ def sample_of(row: sqlite3.Row) -> Sample:
         reward=row["reward"],
         turn_id=row["turn_id"],
         distill_T=[] if distill is None else unpack_floats(distill),
-        lessons=() if lessons is None else unpack_lessons(lessons, ids_T),
+        distill_targets=() if targets is None else unpack_distill_targets(targets, ids_T),
         pictures=tuple((row["pictures"] or "").split()),
         strength=row["strength"],
         temperature=row["temperature"],
@@ -229,41 +229,41 @@ def sample_of(row: sqlite3.Row) -> Sample:
     )
 
 
-# Lessons of a sample as one list of numbers. A prompt with a hint in it has nearly all ids in
-# common with the prompt that was used, which the sample holds before the turn's first token: only
-# the difference is stored, see `delta.py`.
+# Distillation targets of a sample as one list of numbers. A prompt with a hint in it has nearly all
+# ids in common with the prompt that was used, which the sample holds before the turn's first token:
+# only the difference is stored, see `delta.py`.
 #
-#   lessons: how many; each: start, length, how many prompts
-#   pictures: of each lesson; left out when none has any
+#   distillation targets: how many; each: start, length, how many prompts
+#   pictures: of each distillation target; left out when none has any
 #   prompt: ids that it begins with, how many runs, each run's three numbers, how many own ids, ids
 
 
-def pack_lessons(lessons: Sequence[Lesson], ids_T: list[int]) -> bytes:
-    """Lessons of the sample with these ids."""
+def pack_distill_targets(targets: Sequence[DistillTarget], ids_T: list[int]) -> bytes:
+    """Pack the distillation targets of the sample with these ids."""
     ids = array("i", ids_T)
-    packed = array("i", [len(lessons)])
-    for lesson in lessons:
-        packed.extend((lesson.start, lesson.length, len(lesson.prompts)))
-        used = ids[: lesson.start]
-        for prompt_T in lesson.prompts:
+    packed = array("i", [len(targets)])
+    for target in targets:
+        packed.extend((target.start, target.length, len(target.prompts)))
+        used = ids[: target.start]
+        for prompt_T in target.prompts:
             prefix, own, copies = diff_ids(used, array("i", prompt_T))
             packed.extend((prefix, len(copies), *chain.from_iterable(copies), len(own)))
             packed.extend(own)
-    if any(lesson.pictures for lesson in lessons):
-        packed.extend(lesson.pictures for lesson in lessons)
+    if any(target.pictures for target in targets):
+        packed.extend(target.pictures for target in targets)
     return pack_ints(packed)
 
 
-def unpack_lessons(blob: bytes, ids_T: list[int]) -> tuple[Lesson, ...]:
-    """The inverse of `pack_lessons`."""
+def unpack_distill_targets(blob: bytes, ids_T: list[int]) -> tuple[DistillTarget, ...]:
+    """The inverse of `pack_distill_targets`."""
     numbers = iter(unpack_ints(blob))
-    lessons = [_lesson(numbers, ids_T) for _ in range(next(numbers))]
-    return tuple(replace(lesson, pictures=next(numbers, 0)) for lesson in lessons)
+    targets = [_distill_target(numbers, ids_T) for _ in range(next(numbers))]
+    return tuple(replace(target, pictures=next(numbers, 0)) for target in targets)
 
 
-def _lesson(numbers: Iterator[int], ids_T: list[int]) -> Lesson:
+def _distill_target(numbers: Iterator[int], ids_T: list[int]) -> DistillTarget:
     start, length, count = islice(numbers, 3)
-    return Lesson(start, length, tuple(_prompt(numbers, ids_T[:start]) for _ in range(count)))
+    return DistillTarget(start, length, tuple(_prompt(numbers, ids_T[:start]) for _ in range(count)))
 
 
 def _prompt(numbers: Iterator[int], used: list[int]) -> list[int]:

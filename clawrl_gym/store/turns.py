@@ -42,7 +42,7 @@ from clawrl_gym.store.writer import Transaction
 
 MAX_DEPTH = 256
 BASES_BYTES = 128 * 2**20
-"""Memory for the last turns of conversations; others are read again when they go on."""
+"""Bytes of memory for the last turns of conversations; others are read again when they continue."""
 
 
 # Writing.
@@ -50,11 +50,11 @@ BASES_BYTES = 128 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A turn, as the next turn of its conversation is compared with it."""
+    """A turn as the base that the next turn of its conversation is compared with."""
 
     id: int | None
     ids_T: array[int]
-    """Prompt and sampled ids."""
+    """Ids of prompt and reply."""
     texts: list[str]
     """Its messages and its reply, each as JSON."""
     depth: int
@@ -62,19 +62,19 @@ class Base:
 
     @classmethod
     def of(cls, turn: Turn, depth: int) -> Self:
-        """The base that a turn is for the next one."""
+        """The base that this turn is for the next one."""
         ids_T = array("i", turn.prompt_ids_T) + array("i", turn.sampled_ids_T)
         texts = [to_json(message) for message in (*turn.messages, turn.reply)]
         return cls(turn.id, ids_T, texts, depth)
 
     @property
     def size_bytes(self) -> int:
-        """What it takes of memory, about."""
+        """Approximate bytes of memory."""
         return 4 * len(self.ids_T) + sum(60 + len(text) for text in self.texts)
 
 
 class Bases:
-    """The last turn of each conversation in use, bounded by what it takes of memory."""
+    """The last turn of each conversation in use, within a bound of memory."""
 
     def __init__(self, max_bytes: int = BASES_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -85,7 +85,7 @@ class Bases:
         return len(self._bases)
 
     def of(self, db: sqlite3.Connection, turn: Turn) -> Base | None:
-        """What a turn is compared with; None: it is stored whole."""
+        """The turn to compare with; None: it is stored whole."""
         base = self._bases.get((turn.session_id, turn.kind))
         if base is None and turn.index > 0:
             base = _read_base(db, turn.session_id, turn.kind)
@@ -124,14 +124,14 @@ def add_turn(tx: Transaction, bases: Bases, turn: Turn, node: str) -> TurnColumn
 
 
 def _size_of(columns: TurnColumns) -> int:
-    """Bytes on the disk, about: streams are in the database, texts in a log, too."""
+    """Approximate bytes on the disk: streams are in the database, texts in a log, too."""
     streams = (columns["prompt"], columns["sampled"], columns["logprobs"], columns["versions"])
     texts = (columns["messages"], columns["reply"])
     return sum(map(len, streams)) + 2 * sum(map(len, texts))
 
 
 def _columns_of(tx: Transaction, turn: Turn, own: Base, base: Base, node: str) -> TurnColumns:
-    """A turn, which is `own` for the next one, as what it adds to `base`."""
+    """The columns of a turn, as the difference of `own` from `base`."""
     prompt_length = len(turn.prompt_ids_T)
     ids = diff_ids(base.ids_T, own.ids_T[:prompt_length])
     *texts, reply = own.texts
@@ -205,13 +205,13 @@ _OFFER_BODY = (
     "AND offers.digest = turns.{name}) AS {name}_body"
 )
 TURN_COLUMNS = f"turns.*, {_OFFER_BODY.format(name='tools')}, {_OFFER_BODY.format(name='template')}"
-"""Of a turn with its offers; in one query, because its session may be deleted meanwhile."""
+"""Columns of a turn with its offers; in one query, because its session may be deleted meanwhile."""
 
 _WITH_BASES = f"""WITH RECURSIVE needed (id, base_id) AS (
     SELECT id, base_id FROM turns WHERE id IN ({{parameters}})
     UNION SELECT turns.id, turns.base_id FROM turns JOIN needed ON turns.id = needed.base_id)
 SELECT {TURN_COLUMNS} FROM needed JOIN turns USING (id) ORDER BY turns.id"""
-"""Turns and their bases, as far back as the one that was stored whole."""
+"""Turns and their bases, back to the one that was stored whole."""
 
 
 def turns_by_id(db: sqlite3.Connection, turn_ids: list[int]) -> list[Turn]:
@@ -250,7 +250,7 @@ class _Conversation:
     transcript: Transcript = field(default_factory=Transcript)
 
     def extend(self, row: sqlite3.Row) -> None:
-        """Go on to the turn of the row, whose base is the turn that was read last."""
+        """Extend it to the turn of the row, whose base is the turn that was read last."""
         self.transcript.extend(
             IdsDelta(row["base_tokens"], unpack_ints(row["prompt"]), json.loads(row["copies"])),
             unpack_ints(row["sampled"]),
@@ -285,7 +285,7 @@ class _Conversation:
 
 
 class _Offers:
-    """Reads tools and template options out of rows; turns with the same ones share them."""
+    """Reads tools and template options from rows; turns with the same ones share them."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[bytes, Any]] = {}

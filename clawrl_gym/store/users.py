@@ -36,16 +36,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody with a key of their own."""
+    """A user with a key of their own."""
 
     name: str
     key_sha256: str
-    """Empty while they are being removed."""
+    """SHA-256 of their key; empty while they are being removed."""
     added_s: float
     retention_days: float | None = None
-    """Sessions of theirs that ended longer ago are deleted; None: as `live.retention_days`."""
+    """Days after which their ended sessions are deleted; None: as `live.retention_days`."""
     is_leaving: bool = False
-    """Their key opens nothing; what is theirs is being deleted."""
+    """True: their key opens nothing, and their data is being deleted."""
 
 
 _USERS = TypeAdapter(list[User])
@@ -63,24 +63,24 @@ class Users:
         self._by_digest: dict[str, User] = {}
 
     def all(self) -> list[User]:
-        """In the order of their adding. Raises StoreError when the file cannot be read."""
+        """All users in the order of adding. Raises StoreError when the file cannot be read."""
         self._refresh()
         return list(self._by_name.values())
 
     def of_key(self, key: str) -> User | None:
-        """Whose key it is. A file that cannot be read now changes nothing."""
+        """The user with this key. A file that cannot be read now changes nothing."""
         self._refresh_if_readable()
         return self._by_digest.get(_digest(key))
 
     def get(self, name: str) -> User | None:
-        """Somebody who is there and not being removed. A file that cannot be read changes
+        """A user who exists and is not being removed. A file that cannot be read changes
         nothing."""
         self._refresh_if_readable()
         user = self._by_name.get(name)
         return None if user is None or user.is_leaving else user
 
     def present(self, name: str) -> User:
-        """Somebody who is there and stays. Raises ConfigError; StoreError when the file cannot be
+        """A user who exists and stays. Raises ConfigError; StoreError when the file cannot be
         read."""
         self._refresh()
         user = self._by_name.get(name)
@@ -91,12 +91,12 @@ class Users:
         return user
 
     def leaving(self) -> list[str]:
-        """Those who are to be removed. A file that cannot be read names none."""
+        """Names of users who are to be removed. A file that cannot be read names none."""
         self._refresh_if_readable()
         return [user.name for user in self._by_name.values() if user.is_leaving]
 
     def add(self, name: str, retention_days: float | None = None) -> str:
-        """Add a user; returns their key. Raises ConfigError for a name that cannot be had."""
+        """Add a user; returns their key. Raises ConfigError for an invalid or taken name."""
         wrong = wrong_name(name)
         if wrong is not None:
             raise ConfigError(wrong)
@@ -109,32 +109,32 @@ class Users:
         return key
 
     def renew_key(self, name: str) -> str:
-        """Another key for a user; the one before opens nothing any more. Raises ConfigError."""
+        """Give a user another key; the old one stops working. Raises ConfigError."""
         with self._changing():
             key = _new_key()
             self._by_name[name] = replace(self.present(name), key_sha256=_digest(key))
         return key
 
     def begin_removal(self, name: str) -> None:
-        """Close the door to a user. Raises ConfigError for one who is not there."""
+        """Mark a user for removal. Raises ConfigError for one who does not exist."""
         with self._changing():
             if name not in self._by_name:
                 raise ConfigError(self._unknown(name))
             self._by_name[name] = replace(self._by_name[name], key_sha256="", is_leaving=True)
 
     def end_removal(self, name: str) -> None:
-        """Nothing of a user is left: the name is free."""
+        """Take out a user of whom nothing is left: the name is free."""
         with self._changing():
             self._by_name.pop(name, None)
 
     def is_being_removed(self, name: str) -> bool:
-        """Raises StoreError when the file cannot be read."""
+        """Whether the user is being removed. Raises StoreError when the file cannot be read."""
         self._refresh()
         return name in self._by_name
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """The newest state, which is written when the block ends well."""
+        """Yield the newest state, which is written when the block ends well."""
         with private_files():
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ class Users:
         self._signature = signature
 
     def _signature_now(self) -> _Signature | None:
-        """None when there is no file."""
+        """Signature of the file now; None when there is none."""
         try:
             status = self._path.stat()
         except OSError:
@@ -216,7 +216,7 @@ def _read(path: Path) -> list[User]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Alone among processes, within some seconds. Raises StoreError."""
+    """Lock the file against other processes, within some seconds. Raises StoreError."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         give_up_s = time.monotonic() + _LOCK_TIMEOUT_S

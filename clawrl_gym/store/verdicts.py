@@ -1,4 +1,4 @@
-"""Verdicts on turns, and what still waits: turns for a verdict, verdicts for their sample.
+"""Verdicts on turns, and the work that waits: turns for a verdict, verdicts for their sample.
 
 Jobs for the writer. Explicit feedback wins over every other verdict, whenever it came.
 """
@@ -14,7 +14,7 @@ from clawrl_gym.store.writer import Transaction
 
 
 def effective(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """Of one turn's verdicts, oldest first: the newest feedback, else the newest other."""
+    """The newest feedback among one turn's verdicts, oldest first; else the newest other."""
     last: Verdict | None = None
     for verdict in verdicts:
         if verdict.kind == "feedback" or last is None or last.kind != "feedback":
@@ -23,7 +23,7 @@ def effective(verdicts: Iterable[Verdict]) -> Verdict | None:
 
 
 def can_teach(verdict: Verdict) -> bool:
-    """Whether a sample may come of it: it has a reward, or says in words what was better."""
+    """Whether a sample may come from it: it has a reward, or says in words what was better."""
     corrects = verdict.kind == "feedback" and bool(verdict.detail.get("text"))
     return verdict.reward is not None or bool(verdict.hints) or corrects
 
@@ -69,7 +69,7 @@ def add_verdict(tx: Transaction, verdict: Verdict) -> VerdictColumns:
 
 
 def settle(tx: Transaction, turn_id: int) -> None:
-    """Job: nobody waits for a sample of the turn's verdicts any more."""
+    """Job: stop waiting for a sample of the turn's verdicts."""
     tx.db.execute("UPDATE verdicts SET settled=1 WHERE turn_id=? AND settled=0", (turn_id,))
 
 

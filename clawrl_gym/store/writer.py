@@ -24,7 +24,7 @@ T = TypeVar("T")
 MAX_GROUP = 1024
 """Jobs of one transaction; bounds the time until the first of them is acknowledged."""
 _READERS_WAIT_MS = 100
-"""How long a checkpoint waits for those who read an older state."""
+"""Milliseconds that a checkpoint waits for readers of an older state."""
 _TIMEOUT_MS = 10_000
 _TABLES_WITH_POSITIONS = ("turns", "verdicts", "samples")
 
@@ -55,14 +55,14 @@ class Positions:
         return position
 
     def save(self, db: sqlite3.Connection) -> None:
-        """To be called by a job that deletes rows."""
+        """Save the positions; called by a job that deletes rows."""
         rows = [(f"last_{table}", str(last)) for table, last in self.last.items()]
         db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
 
 
 @dataclass(slots=True)
 class Transaction:
-    """What a job may use: the database, and log lines that follow its commit."""
+    """A job's access to the store: the database, and log lines that follow its commit."""
 
     db: sqlite3.Connection
     positions: Positions
@@ -94,7 +94,7 @@ Job = Callable[[Transaction], T]
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Work for the writer's thread, and who waits for it."""
+    """Work for the writer's thread, and the future of its caller."""
 
     work: Callable[[Any], object]
     future: asyncio.Future[Any]
@@ -143,7 +143,7 @@ class Writer:
             self._requests.put(None)
 
     def finish(self) -> None:
-        """Write what is waiting. Blocks; after `end`."""
+        """Write pending jobs. Blocks; after `end`."""
         self._thread.join()
 
     def close(self) -> None:
@@ -236,7 +236,7 @@ class Writer:
 
 
 def empty_wal(db: sqlite3.Connection) -> bool:
-    """Bring all into the database file and leave no byte beside it; False when readers forbid."""
+    """Move all into the database file and leave no byte beside it; False if readers prevent it."""
     try:
         db.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
         busy = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -249,7 +249,7 @@ def empty_wal(db: sqlite3.Connection) -> bool:
 
 
 def _append(lines: list[tuple[JsonLines, dict[str, object]]]) -> None:
-    """The commit holds whatever happens here: reopening the run adds a line that failed."""
+    """Append lines. The commit stands anyway: reopening the run adds a line that failed."""
     for file, line in lines:
         try:
             file.append(line)
@@ -281,5 +281,5 @@ def _settle(outcomes: list[_Outcome]) -> None:
 def _failure(error: sqlite3.Error) -> StoreError:
     what = f"cannot write to the run's database: {error}"
     if "full" in str(error) or "disk I/O" in str(error):
-        return DiskFull(f"{what}; make room on the disk, then go on with resume=")
-    return StoreError(f"{what}; nothing of it was acknowledged; go on with resume=")
+        return DiskFull(f"{what}; make room on the disk, then resume with resume=")
+    return StoreError(f"{what}; nothing of it was acknowledged; resume with resume=")

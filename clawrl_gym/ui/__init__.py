@@ -1,1 +1,1 @@
-"""What people see of a run: while it goes on, and afterwards as a page."""
+"""Views of a run for people: live while it runs, and afterwards as a page."""

@@ -1,4 +1,4 @@
-"""Which curves a report draws, of which metrics, and in which words."""
+"""Curves of a report: their metrics and titles."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ JUDGING = (
     ChartPlan("Tokens taught", "that had a teacher, by update",
           (("teacher/tokens", "tokens", "train"),), in_words=(("teacher/too_long", "too long"),)),
 )  # fmt: skip
-"""What the judge and the teacher did."""
+"""Charts of judge and teacher."""
 
 HELDOUT_FAMILY_PREFIX = HELDOUT_SUCCESS + "/"
 
@@ -185,7 +185,7 @@ def detail_charts(run: RunData) -> list[Chart]:
 
 
 def judging_charts(run: RunData) -> list[Chart]:
-    """What the judge and the teacher did, in small charts."""
+    """Small charts of judge and teacher."""
     return _planned(run, JUDGING)
 
 
@@ -244,7 +244,7 @@ def env_charts(run: RunData) -> list[Chart]:
 
 
 def score_charts(run: RunData) -> list[Chart]:
-    """What the environment measures beside success: training as a curve, held-out as dots."""
+    """Charts of other scores than success: training as a curve, held-out as dots."""
     names = sorted({name for row in run.heldout for name in scores(row)})
     return [
         _small_chart(run, score, f"train/{score}", HELDOUT_PREFIX + score, number)
@@ -253,7 +253,7 @@ def score_charts(run: RunData) -> list[Chart]:
 
 
 def transfer_charts(run: RunData) -> list[Chart]:
-    """What became of the policy in other environments than its own: learned, or forgotten."""
+    """Charts of the policy in other environments than its own: skills learned, or forgotten."""
     names = {name for row in run.rows for name in row if name.startswith(ALSO_PREFIX)}
     measures = sorted(name for name in names if name.rpartition("/")[2] not in _NO_SCORES)
     return [
@@ -335,7 +335,7 @@ def _heldout_families(run: RunData) -> list[str]:
 
 
 def _name_beside(run: RunData) -> str:
-    """What a run is called beside another: its control, or its folder."""
+    """The name of a run beside another: its control, or its folder."""
     control = run.setting("control")
     return run.folder.resolve().name if control in (None, "none") else f"control={control}"
 

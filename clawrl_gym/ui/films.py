@@ -17,7 +17,7 @@ from clawrl_gym.ui.live_page import FILMS_FOLDER
 
 MOST_PAIRS = 6
 MOST_BYTES = 6 << 20
-"""Of all films of a page together; a third more as text."""
+"""Bytes of all films of a page together; a third more as text."""
 _MOST_OF_ONE = 4 << 20
 
 
@@ -32,7 +32,7 @@ class EpisodeFilm:
 
     @property
     def when(self) -> str:
-        """When it was measured, in words."""
+        """Time of its measurement, in words."""
         if self.version is None:
             return "measured"
         updates = f"update{'' if self.version == 1 else 's'}"
@@ -56,7 +56,7 @@ class FilmBox:
         """Sessions that have a film."""
         self._left = most_bytes
         self.embedded_films = 0
-        """How many films are on the page."""
+        """Number of films on the page."""
 
     def take(self, sessions: Iterable[SessionRow]) -> list[str] | None:
         """The films of these together; None when one cannot be read or they are too large."""
@@ -107,7 +107,7 @@ def _ends(sessions: list[SessionRow]) -> list[SessionRow]:
 
 
 def _in_order(tasks: Mapping[str, list[SessionRow]]) -> list[str]:
-    """By rank, and in a rank one task of each kind before the second of any.
+    """Tasks by rank, and in a rank one task of each kind before the second of any.
 
     Kinds are ids without their digits.
     """

@@ -41,7 +41,7 @@ class ResultInWords:
     """One share that was measured."""
 
     label: str
-    """When, and of what."""
+    """Time and subject."""
     success: str
     spread: str
 
@@ -57,7 +57,7 @@ class Headline:
     """`+58 points (+49 to +67)`."""
     may_be_chance: bool = False
     warnings: tuple[str, ...] = ()
-    """What a reader must know first."""
+    """Warnings to read first."""
 
 
 def headline(run: RunData) -> Headline:
@@ -132,7 +132,7 @@ def _rewards_compared(run: RunData, first_step: int, last_step: int) -> str:
 
 
 def unhealthy(run: RunData) -> tuple[str, ...]:
-    """What a reader must know before the reward."""
+    """Warnings to read before the reward."""
     most = run.setting("rollout.max_staleness")
     is_async = run.setting("rollout.mode") != "sync"
     lag = most if is_async and isinstance(most, int) else None
@@ -157,7 +157,7 @@ def without_gradient(run: RunData) -> tuple[str, ...]:
 
 
 def _last_in_a_row(run: RunData) -> int:
-    """How many of the newest updates had no gradient."""
+    """Number of newest updates in a row without a gradient."""
     updates = [row for row in run.rows if "batch/samples" in row]
     had_one = (at for at, row in enumerate(reversed(updates)) if NO_GRADIENT not in row)
     return next(had_one, len(updates))

@@ -1,4 +1,4 @@
-"""What a judge and a teacher did, as lines of a terminal: for every view, at any width."""
+"""Lines of a terminal about judge and teacher: for every view, at any width."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from clawrl_gym.core.types import Taught, Verdict
+from clawrl_gym.core.types import DistilledTurn, Verdict
 from clawrl_gym.ui.text import number, plain, share
 from clawrl_gym.ui.transcripts import Decoder, pieces
 
@@ -46,7 +46,7 @@ def mark(verdict: Verdict) -> str:
 
 
 def why(verdict: Verdict) -> str:
-    """What a verdict goes by, without a word of the conversation: a rule, votes, how many hints."""
+    """The basis of a verdict, without a word of the conversation: a rule, votes, hint count."""
     detail = verdict.detail
     votes, probability = detail.get("votes"), detail.get("probability")
     reasons = []
@@ -84,7 +84,7 @@ def judging_line(gauges: Mapping[str, float]) -> Text | None:
 
 
 def teacher_line(gauges: Mapping[str, float]) -> Text | None:
-    """How far the teacher is from the policy, and which term learns from how many tokens."""
+    """The teacher's distance from the policy, and each term's number of tokens."""
     line = Text("teacher gap ", style=LABEL, no_wrap=True, overflow="ellipsis")
     if "teacher/gap_mean" not in gauges:
         return None
@@ -102,7 +102,7 @@ def teacher_line(gauges: Mapping[str, float]) -> Text | None:
 
 
 def reading_line(reading: Reading) -> Text:
-    """How the teacher read a turn: blue it would rather say, orange and underlined rather not."""
+    """A turn as the teacher reads it: blue it would say instead, orange and underlined not."""
     update, gap_by_piece = reading
     line = Text(f"update {update} taught ", style=LABEL, no_wrap=True, overflow="ellipsis")
     for piece, gap in gap_by_piece:
@@ -117,9 +117,9 @@ def _gap_style(gap: float) -> str:
     return weight + ("dodger_blue1" if gap > 0 else "underline dark_orange")
 
 
-def reading_of(update: int, taught: Sequence[Taught], decoder: Decoder) -> Reading | None:
+def reading_of(update: int, distilled_turns: Sequence[DistilledTurn], decoder: Decoder) -> Reading | None:
     """The first of the turns that a teacher read in an update; None when there was none."""
-    if not taught:
+    if not distilled_turns:
         return None
-    ids_T = taught[0].ids_T[:_MOST_TOKENS]
-    return update, list(zip(pieces(decoder, ids_T), taught[0].gaps_T, strict=False))
+    ids_T = distilled_turns[0].ids_T[:_MOST_TOKENS]
+    return update, list(zip(pieces(decoder, ids_T), distilled_turns[0].gaps_T, strict=False))

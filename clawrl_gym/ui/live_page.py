@@ -1,4 +1,4 @@
-"""live.html: the newest films of a run that goes on, in a page that refreshes itself.
+"""live.html: the newest films of a run in progress, in a page that refreshes itself.
 
 It shows what a terminal cannot, and nothing else: curves are in the terminal's panel, and all of
 it together in the report. A file beside the films needs no server and no port.
@@ -20,7 +20,7 @@ _MOST_FILMS = 24
 
 
 class LivePage:
-    """Writes the page anew at each film. Its calls come one at a time."""
+    """Rewrites the page at each film. Its calls come one at a time."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         """`folder` of the run; `say` takes a message, once: where the page is."""
@@ -48,6 +48,6 @@ class LivePage:
 
 
 def _earlier(films: Path, but: Path) -> list[tuple[str, float]]:
-    """Films of before, when a run goes on: (name, time), the newest last."""
+    """Earlier films of a resumed run: (name, time), the newest last."""
     films_there = [(path.name, path.stat().st_mtime) for path in films.glob("*.jpg") if path != but]
     return sorted(films_there, key=lambda film: film[1])[-_MOST_FILMS:]

@@ -1,7 +1,7 @@
-"""What the panel of every run is made of: its frame, the table of the loops, and shared lines.
+"""Parts of every run's panel: its frame, the table of the loops, and shared lines.
 
-A `ViewLayout` says what a kind of run shows (`training.py`, `serving.py`), for any width from 40
-columns up.
+A `ViewLayout` defines the panel of a kind of run (`training.py`, `serving.py`), for any width from
+40 columns up.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _FRESH_S = 5.0
 """Gauges come twice a second; older ones are those of a run that is stuck or still starts."""
 
 Form = Callable[[float], str]
-"""How a value is written."""
+"""A function that writes a value."""
 Gauge = tuple[str, str, Form]
 """(metric, label, form)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewLayout:
-    """How one kind of run is shown."""
+    """The layout of one kind of run."""
 
     sections: Callable[[RunState, int, int], list[RenderableType]]
     """(state, width, height) of the panel -> its sections from the top, `height` in rows."""
@@ -99,5 +99,5 @@ def _filled(cells: Sequence[Text], width: int) -> Text:
 
 
 def learning_lines(gauges: Mapping[str, float]) -> list[Text]:
-    """What judge and teacher did; nothing in a run that has neither."""
+    """Lines about judge and teacher; none in a run that has neither."""
     return [line for line in (judging_line(gauges), teacher_line(gauges)) if line is not None]

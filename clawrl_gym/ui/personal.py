@@ -1,4 +1,4 @@
-"""What a report says of runs with users who have a wish: first replies, and the teacher probe.
+"""A report's part on runs with users who have a wish: first replies, and the teacher probe.
 
 Liked first replies stand beside right ones and satisfied users: a wish can be fulfilled by replies
 that are wrong.
@@ -62,7 +62,7 @@ def teacher_probe(folder: Path) -> list[Json]:
 
 
 def _scores(row: MetricRow) -> list[dict[str, float]]:
-    """Of the environment whose users have a wish: alone, or in a mixture."""
+    """Scores of the environment whose users have a wish: alone, or in a mixture."""
     for name in row:
         prefix = name.removesuffix(f"{HELDOUT_PREFIX}liked")
         if name == prefix or (prefix and not prefix.startswith(ENV_PREFIX)):

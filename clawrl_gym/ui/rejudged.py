@@ -51,7 +51,7 @@ def agreement_lines(agreement: Agreement) -> list[str]:
 
 
 def sentences(agreement: Agreement) -> list[str]:
-    """What the table comes to."""
+    """Sentences that sum up the table."""
     same, turned = agreement.same, number(len(agreement.turned_round))
     if same.n:
         lines = [
@@ -109,14 +109,14 @@ def remove_rejudged_pages(run: Path) -> None:
 
 
 def _examples(agreement: Agreement, count: int) -> list[Rejudged]:
-    """So many flips, spread over the run: those that turned round, then others."""
+    """At most `count` flips, spread over the run: good to bad or back first, then others."""
     turned = evenly(agreement.turned_round, count)
     others = [turn for turn in agreement.flips if not turn.has_turned_round]
     return [*turned, *evenly(others, count - len(turned))]
 
 
 def _flip(reader: StoreReader, rejudged: Rejudged) -> Flip | None:
-    """None of a turn that was deleted meanwhile."""
+    """The flip's texts; None for a turn that was deleted meanwhile."""
     turn, next_state = reader.turn(rejudged.turn_id), reader.next_state_of(rejudged.turn_id)
     if turn is None or next_state is None:
         return None

@@ -161,7 +161,7 @@ def facts(run: RunData) -> list[tuple[str, str]]:
 
 
 def machine_turns_in_words(run: RunData) -> str | None:
-    """How many there were at the last update; None where there were none."""
+    """Number of machine turns at the last update; None where there were none."""
     counts = [count for _, count in run.points("turns/machine_like")]
     return f"{number(counts[-1])} (docs/serving.md, clients)" if counts and counts[-1] else None
 
@@ -218,12 +218,12 @@ def timeline_charts(run: RunData) -> list[tuple[str, Markup, Markup]]:
 
 
 def busy_words(run: RunData) -> list[tuple[str, str]]:
-    """How busy each loop was between the first and the last update."""
+    """Share of time that each loop was busy between the first and the last update."""
     return [(loop, share(value)) for loop, value in busy_of_loops(run.spans).items()]
 
 
 def card_title(card: TranscriptCard) -> tuple[str, str]:
-    """What a card shows, and why it is shown."""
+    """Title of a card, and the reason to show it."""
     first, update = card.choice.sessions[0], card.choice.update
     if update is not None:
         return f"Training task {first.task_id}", f"update {update} learned from their difference"
@@ -258,7 +258,7 @@ def tint(value: float | None, strongest: float) -> str:
 
 
 def tip(token: Token) -> str:
-    """What is known of a token."""
+    """The facts about a token."""
     logprob = "unknown" if token.logprob is None else f"{token.logprob:.3f}"
     advantage = "not trained on" if token.advantage is None else f"{token.advantage:+.3f}"
     words = f"id {token.id} · log-prob {logprob} · version {token.version} · advantage {advantage}"
@@ -267,7 +267,7 @@ def tip(token: Token) -> str:
 
 def widest_gap(run: RunData) -> float:
     """The gap that gets the full colour: the widest shown, but no wider than what is cut off."""
-    gaps = [abs(t.gap) for card in run.lessons for t in card.turn.tokens if t.gap is not None]
+    gaps = [abs(t.gap) for card in run.distilled_turns for t in card.turn.tokens if t.gap is not None]
     clip = run.setting("trainer.distillation.gap_clip")
     return min(max(gaps, default=0.0), float(clip) if isinstance(clip, int | float) else 5.0)
 
@@ -344,7 +344,7 @@ def merge_facts(run: RunData) -> list[tuple[str, str]]:
 
 
 def request_facts(run: RunData) -> list[tuple[str, str]]:
-    """What requests and environments brought that was not used as it was sent, and replies that
+    """Inputs of requests and environments that were not used as they were sent, and replies that
     could not be used as they were."""
     labels = {
         "unread": "fields and parts without effect",
@@ -378,7 +378,7 @@ _PROMPT_LABELS = {
 
 
 def verdict_counts(run: RunData) -> list[tuple[str, str]]:
-    """What the judge counted since the run's last start."""
+    """Counts of the judge since the run's last start."""
     counts = [(words, run.points(f"verdicts/{name}")) for name, words in _VERDICT_LABELS.items()]
     counts += [
         (words, run.points(f"{prefix}hints/{name}"))

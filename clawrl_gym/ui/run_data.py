@@ -28,15 +28,15 @@ from clawrl_gym.core.types import Json
 from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
 from clawrl_gym.store import SessionRow, StoreReader
 from clawrl_gym.store.allowance_file import read_taken
-from clawrl_gym.ui.films import FilmBox, FilmCard, film_cards
-from clawrl_gym.ui.lessons import (
-    MOST_LESSONS,
+from clawrl_gym.ui.distilled_turns import (
+    MOST_DISTILLED_TURNS,
+    DistilledTurnCard,
+    DistilledTurnLine,
     HintLine,
-    LessonCard,
-    TaughtLine,
-    lesson_cards,
-    read_lesson_log,
+    distilled_turn_cards,
+    read_distill_log,
 )
+from clawrl_gym.ui.films import FilmBox, FilmCard, film_cards
 from clawrl_gym.ui.live_page import FILMS_FOLDER
 from clawrl_gym.ui.timeline import Span, spans_of
 from clawrl_gym.ui.transcripts import (
@@ -77,7 +77,7 @@ class RunData:
     """Commands and machines, oldest first."""
     cards: list[TranscriptCard] = field(default_factory=list)
     episodes: int = 0
-    lessons: list[LessonCard] = field(default_factory=list)
+    distilled_turns: list[DistilledTurnCard] = field(default_factory=list)
     judged: list[JudgedTurn] = field(default_factory=list)
     """Live turns with a verdict, in order."""
     hints: list[HintLine] = field(default_factory=list)
@@ -86,14 +86,14 @@ class RunData:
     session_films: dict[str, str] = field(default_factory=dict)
     """Films of the cards' sessions, by session, as data URIs."""
     notes: list[str] = field(default_factory=list)
-    """What is not shown, and why."""
+    """Notes on what is not shown, and why."""
     versions_of_users: dict[str, int] = field(default_factory=dict)
     """The newest of each user who has weights of their own."""
     trust: Trust = field(default_factory=Trust)
     solved: dict[int, dict[str, bool]] = field(default_factory=dict)
-    """Which tasks each held-out evaluation solved, by the updates before it."""
+    """Tasks that each held-out evaluation solved, by the number of updates before it."""
     rewards: dict[int, dict[str, float]] = field(default_factory=dict)
-    """What each held-out evaluation earned by task, by the updates before it."""
+    """Rewards of each held-out evaluation by task, by the number of updates before it."""
 
     @property
     def heldout(self) -> list[MetricRow]:
@@ -130,7 +130,7 @@ class RunData:
 
     @property
     def is_control(self) -> bool:
-        """It had nothing to learn from."""
+        """Whether it had nothing to learn from."""
         return control_words(self.setting("control")) is not None
 
     def points(self, metric: str) -> list[tuple[float, float]]:
@@ -169,11 +169,11 @@ def read_run(folder: Path) -> RunData:
     if not config:
         notes.append(f"No configuration: {CONFIG_FILE} is missing or cannot be read.")
     notes += starts[-1].get("notes", []) if starts else []
-    log = read_lesson_log(folder)
-    stored = _read_cards(folder, config, evenly(log.taught, MOST_LESSONS))
+    log = read_distill_log(folder)
+    stored = _read_cards(folder, config, evenly(log.distilled_turns, MOST_DISTILLED_TURNS))
     return RunData(
         folder, config, config_text, rows, spans, starts, stored.cards, stored.episodes,
-        stored.lessons, stored.judged, log.hints, stored.films, stored.session_films,
+        stored.distilled_turns, stored.judged, log.hints, stored.films, stored.session_films,
         [*notes, *stored.notes], stored.versions_of_users, stored.trust, solved_by_step(folder),
         rewards_by_step(folder, "reward"),
     )  # fmt: skip
@@ -204,12 +204,12 @@ def _read_config(path: Path) -> tuple[Json, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What a report takes from the store."""
+    """A report's data from the store."""
 
     cards: list[TranscriptCard] = field(default_factory=list)
     episodes: int = 0
-    """From which the cards were chosen."""
-    lessons: list[LessonCard] = field(default_factory=list)
+    """Number of episodes from which the cards were chosen."""
+    distilled_turns: list[DistilledTurnCard] = field(default_factory=list)
     judged: list[JudgedTurn] = field(default_factory=list)
     films: list[FilmCard] = field(default_factory=list)
     session_films: dict[str, str] = field(default_factory=dict)
@@ -219,13 +219,13 @@ class _Stored:
 
     @property
     def sessions(self) -> list[SessionRow]:
-        """Those that are shown."""
+        """The sessions that are shown."""
         episodes = [session for card in self.cards for session in card.choice.sessions]
-        return [*episodes, *(lesson.session for lesson in self.lessons)]
+        return [*episodes, *(card.session for card in self.distilled_turns)]
 
 
-def _read_cards(folder: Path, config: Json, taught: list[TaughtLine]) -> _Stored:
-    """Transcripts and lessons, or notes that say why they are missing."""
+def _read_cards(folder: Path, config: Json, distilled_turns: list[DistilledTurnLine]) -> _Stored:
+    """Transcripts and distilled turns, or notes that say why they are missing."""
     notes: list[str] = []
     decoder: Decoder | None = None
     try:
@@ -234,7 +234,7 @@ def _read_cards(folder: Path, config: Json, taught: list[TaughtLine]) -> _Stored
         notes.append(f"{error}.")
     try:
         with boundary(StoreError, "run.db cannot be read"):
-            stored = _read_store(folder, decoder, taught)
+            stored = _read_store(folder, decoder, distilled_turns)
     except StoreError as error:
         return _Stored(notes=[f"No transcripts: {error}."])
     if decoder is None:
@@ -248,13 +248,13 @@ def _read_cards(folder: Path, config: Json, taught: list[TaughtLine]) -> _Stored
             "This page holds words of live conversations. While serve runs, it is removed with the "
             "first session that is deleted; copies of it are not."
         )
-    if len(stored.lessons) < len(taught):
-        lost = len(taught) - len(stored.lessons)
-        notes.append(f"{lost} of the lessons chosen for this page are not in run.db any more.")
+    if len(stored.distilled_turns) < len(distilled_turns):
+        lost = len(distilled_turns) - len(stored.distilled_turns)
+        notes.append(f"{lost} of the distilled turns chosen for this page are no longer in run.db.")
     return replace(stored, notes=[*notes, *stored.notes])
 
 
-def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine]) -> _Stored:
+def _read_store(folder: Path, decoder: Decoder | None, distilled_turns: list[DistilledTurnLine]) -> _Stored:
     reader = StoreReader(folder)
     try:
         sessions = reader.sessions()
@@ -263,7 +263,7 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
             TranscriptCard(choice, [read_transcript(reader, s, decoder) for s in choice.sessions])
             for choice in choices
         ]
-        lessons = lesson_cards(reader, taught, decoder)
+        turn_cards = distilled_turn_cards(reader, distilled_turns, decoder)
         judged = [judged_turn(version, verdicts) for version, verdicts in reader.live_verdicts()]
         box = FilmBox(folder)
         films = film_cards(sessions, box, lambda session_id: _version(reader, session_id))
@@ -277,7 +277,7 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
         count = f"{box.embedded_films} of {len(box.session_ids)}"
         notes.append(f"{count} films are here; all are in {FILMS_FOLDER}/.")
     return _Stored(
-        cards, len(sessions), lessons, judged, films, session_films, notes, newest, trust
+        cards, len(sessions), turn_cards, judged, films, session_films, notes, newest, trust
     )
 
 
@@ -302,7 +302,7 @@ def _session_films(
 
 
 def model_folders(folder: Path, config: Json) -> Sequence[Path]:
-    """Where the model's tokenizer.json may be, nearest to the run first."""
+    """Folders that may hold the model's tokenizer.json, nearest to the run first."""
     model = str(leaf(config, "policy.model") or "tiny")
     own = [folder / "serving" / name for name in ("0/base", "")]
     return [*own, shipped_dir(model) if model in SHIPPED else Path(model)]

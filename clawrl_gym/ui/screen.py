@@ -1,4 +1,4 @@
-"""A terminal that is drawn anew as a whole, five times a second, with messages above the drawing.
+"""A terminal that is redrawn as a whole, five times a second, with messages above the drawing.
 
 It takes the terminal's second screen, which neither scrolls nor wraps what it showed before:
 however often a window changes its size, no torn frame stays. At the end messages and last drawing
@@ -32,7 +32,7 @@ _FRAMES_PER_S = 5
 _MOST_MESSAGES = 2000
 """Older ones are left out; they are many only where something goes wrong again and again."""
 _LAST_ROWS = 2
-"""Of a drawing that is too high: how it stands, and its lower edge."""
+"""Rows that stay of a drawing that is too high: its state, and its lower edge."""
 
 
 def can_draw(stream: IO[str]) -> bool:
@@ -98,7 +98,7 @@ class LiveScreen:
 
 
 def fitted(rows: Sequence[Row], height: int) -> list[Row]:
-    """As many rows as there is room for: first the blank ones go, then those in the middle."""
+    """At most `height` rows: first the blank ones go, then those in the middle."""
     fitting = list(rows)
     for at in range(len(fitting) - 1, -1, -1):
         if len(fitting) > height and not "".join(s.text for s in fitting[at]).strip("│| "):

@@ -1,4 +1,4 @@
-"""How a serving run is shown: the four loops, what was taught, and its newest sessions."""
+"""Layout of a serving run: the four loops, lessons, and its newest sessions."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class RunPhase:
     start_s: float
     detail: str = ""
     end_s: float | None = None
-    """None while it lasts."""
+    """Time of its end; None while it lasts."""
 
     def lasted_s(self) -> float:
         """Seconds so far, or altogether."""
@@ -81,11 +81,11 @@ class RunState:
     first_step: tuple[int, float] | None = None
     """The first update seen and when: the time left is counted from there."""
     last_update_s: float | None = None
-    """When the newest update came."""
+    """Time of the newest update."""
     gauges_s: float | None = None
-    """When the newest gauges came."""
+    """Time of the newest gauges."""
     left_reported_s: float = 0.0
-    """When the run last reported how long it still takes."""
+    """Time of the run's last estimate of its remaining time."""
     sessions: OrderedDict[str, SessionLine] = field(default_factory=OrderedDict)
     """The newest ones, the newest last."""
     session_of_turn: OrderedDict[int, str] = field(default_factory=OrderedDict)
@@ -93,7 +93,7 @@ class RunState:
     hint: tuple[str, str] | None = None
     """Session and words of the newest hint."""
     reading: Reading | None = None
-    """How the teacher read a turn of the newest update that had one."""
+    """The teacher's reading of a turn of the newest update that had one."""
     closed: bool = False
 
     def begin(self, name: str, detail: str) -> RunPhase | None:
@@ -122,7 +122,7 @@ class RunState:
             phase.end_s = time.monotonic()
 
     def take(self, values: Mapping[str, float]) -> None:
-        """Take gauges in; one that is no finite number now is unknown again."""
+        """Take gauges in; one that is not a finite number now is unknown again."""
         self.gauges_s = time.monotonic()
         for name, value in values.items():
             if math.isfinite(value):
@@ -195,12 +195,12 @@ class RunState:
 
     @property
     def update_age_s(self) -> float | None:
-        """How old the newest update is; None before the first."""
+        """Seconds since the newest update; None before the first."""
         return None if self.last_update_s is None else time.monotonic() - self.last_update_s
 
     @property
     def gauges_age_s(self) -> float:
-        """How old the newest gauges are; 0 before the first."""
+        """Seconds since the newest gauges; 0 before the first."""
         return 0.0 if self.gauges_s is None else time.monotonic() - self.gauges_s
 
     def errors(self) -> dict[str, float]:

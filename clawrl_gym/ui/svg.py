@@ -18,7 +18,7 @@ from clawrl_gym.ui.text import duration, number, share
 
 Point = tuple[float, float]
 Form = Callable[[float], str]
-"""How a value is written."""
+"""A function that writes a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,16 @@ class Column:
 
     low: float
     high: float
-    """From and to on the x axis."""
+    """Limits on the x axis."""
     words: list[str]
-    """What is shown of it under the pointer."""
+    """Lines shown for it under the pointer."""
     parts: tuple[float, ...]
     """Heights, from the bottom."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlotArea:
-    """Where data lies in a chart's view box."""
+    """Area of the data in a chart's view box."""
 
     width: int
     height: int
@@ -100,7 +100,7 @@ def span_of(values: Sequence[float], include_zero: bool = True) -> tuple[float, 
 
 
 def power_of_ten(value: float) -> str:
-    """What an exponent stands for."""
+    """The value of an exponent of ten, as text."""
     return f"{10**value:,.10g}"
 
 
@@ -264,7 +264,7 @@ class IntervalRow:
     low: float
     high: float
     words: str
-    """Beside it, at the right."""
+    """Text beside it, at the right."""
 
 
 _ROW_PX, _NAME_PX, _WORDS_PX = 30, 6.6, 6.2
@@ -305,7 +305,7 @@ def interval_chart(
 
 
 def _hover_data(frame: PlotArea, series: Sequence[Series], form: Form, x_label: str) -> str:
-    """What the page's script shows under the pointer: per x its position and its lines of text."""
+    """Data of the page's script for the pointer: per x its position and its lines of text."""
     rows: dict[float, list[str]] = {}
     for curve in series:
         bars = {x: (low, high) for x, low, high in curve.bars or []}
@@ -328,7 +328,7 @@ def _svg(frame: PlotArea, parts: Sequence[str], label: str, hover: str = "") -> 
 
 _PICTURE_WIDTH, _PICTURE_HEIGHT, _HEAD_HEIGHT = 720, 320, 56
 CHART_WIDTH, CHART_HEIGHT = _PICTURE_WIDTH - 24, _PICTURE_HEIGHT - _HEAD_HEIGHT
-"""What the chart itself should measure in a picture of its own."""
+"""Size of the chart itself in a picture of its own."""
 _PICTURE_STYLE = """
 svg{font:12px system-ui,sans-serif;--ink:#1d2430;--dim:#667085;--rule:#e4e7ec;--paper:#ffffff}
 @media (prefers-color-scheme:dark){svg{--ink:#e6e9ef;--dim:#98a2b3;--rule:#2b3240;--paper:#12161d}}

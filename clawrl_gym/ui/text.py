@@ -1,4 +1,4 @@
-"""How numbers, durations and foreign text are written, the same in the terminal and on the page."""
+"""Numbers, durations and foreign text as text, the same in the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def duration(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago, in whole seconds: `1 s`, `42 s`, `1:05`."""
+    """Age in whole seconds: `1 s`, `42 s`, `1:05`."""
     return duration(float(max(1, round(seconds)))).replace(".0 s", " s")
 
 
 def until(seconds: float) -> str:
-    """When something is due, in whole seconds: `42 s`, or `now`."""
+    """Time until something is due, in whole seconds: `42 s`, or `now`."""
     return age(seconds) if seconds > 0 else "now"
 
 
@@ -135,7 +135,7 @@ def sampled_words(values: Mapping[str, float]) -> str:
 
 
 def sample_size(values: Mapping[str, float]) -> str:
-    """How many tasks a held-out result is of: `n = 120`, and `n = 120, 2 lost`."""
+    """Number of tasks of a held-out result: `n = 120`, and `n = 120, 2 lost`."""
     lost = values.get(HELDOUT_LOST, 0)
     return f"n = {number(values.get(HELDOUT_N))}" + (f", {number(lost)} lost" if lost else "")
 
@@ -159,7 +159,7 @@ def measured_versions(step: float, values: Mapping[str, float]) -> str:
 
 
 def scores(values: Mapping[str, float]) -> dict[str, float]:
-    """What an environment measured beside success in a held-out evaluation, by its own names."""
+    """An environment's scores beside success in a held-out evaluation, by its own names."""
     return {
         name.removeprefix(HELDOUT_PREFIX): value
         for name, value in values.items()
@@ -181,7 +181,7 @@ def plain(text: str) -> str:
 
 
 def envs_in(values: Mapping[str, float], metric: str) -> dict[str, float]:
-    """What each environment of a mixture has of a metric, by name; empty without a mixture."""
+    """A metric of each environment of a mixture, by name; empty without a mixture."""
     return {
         name.removeprefix(ENV_PREFIX).removesuffix(f"/{metric}"): value
         for name, value in sorted(values.items())

@@ -86,7 +86,7 @@ def busy_share(spans: Sequence[Span], start_s: float, end_s: float) -> float:
 
 
 def training_window(spans: Sequence[Span]) -> tuple[float, float]:
-    """From the first to the last span of the train loop; the whole when there is none."""
+    """First to last span of the train loop; the whole when there is none."""
     inside = [span for span in spans if span.loop == "train"] or list(spans)
     if not inside:
         return 0.0, 0.0

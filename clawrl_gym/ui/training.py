@@ -1,4 +1,4 @@
-"""How a training run is shown: start-up, curves, the four loops, its health, the way to its end."""
+"""Layout of a training run: start-up, curves, the four loops, its health, the rest of its way."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Token:
     logprob: float | None
     version: int
     advantage: float | None
-    """None when no update trained on it."""
+    """Advantage of the token; None when no update trained on it."""
     gap: float | None = None
     """Teacher's log-prob less the policy's; None where no teacher scored it."""
 
@@ -53,10 +53,10 @@ class TranscriptMessage:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptTurn:
-    """What came in, what the policy sampled."""
+    """One turn of a transcript: the input, and the policy's reply."""
 
     added_messages: list[TranscriptMessage]
-    """Those that the turn before did not have."""
+    """Messages that the turn before did not have."""
     tokens: list[Token]
     hidden_tokens: int
     finish_reason: str
@@ -72,7 +72,7 @@ class EpisodeTranscript:
     turns: list[TranscriptTurn]
     hidden_turns: int
     outcome: list[TranscriptMessage]
-    """What came back after the last turn."""
+    """Messages after the last turn."""
 
     @property
     def versions(self) -> list[int]:
@@ -87,7 +87,7 @@ class EpisodeTranscript:
 
 
 class Decoder(Protocol):
-    """What is needed of a `tokenizers.Tokenizer`."""
+    """The used part of a `tokenizers.Tokenizer`."""
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str: ...
 

@@ -37,7 +37,7 @@ class Trust:
 
 
 def trust_of(counts: Mapping[str, UserCounts], updates: Sequence[UpdateRow], taken: Taken) -> Trust:
-    """Of one run."""
+    """Trust figures of one run."""
     everybody = {**counts, **{user: counts.get(user, UserCounts()) for _, user in taken.refused}}
     learned = sum(one.learned for one in everybody.values())
     users = [

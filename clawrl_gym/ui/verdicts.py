@@ -41,22 +41,22 @@ class JudgedTurn:
     """One turn of a conversation that has a verdict."""
 
     version: int
-    """Of the newest weights that answered."""
+    """Version of the newest weights that answered."""
     kind: VerdictKind
-    """Of the verdict that counts."""
+    """Kind of the verdict that counts."""
     value: Literal[-1, 0, 1] | None
     overruled: bool
     """A person said otherwise than the judge."""
 
     @property
     def is_clear(self) -> bool:
-        """It says good or bad."""
+        """Whether it says good or bad."""
         return bool(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictShare:
-    """How many of some clear verdicts were +1."""
+    """Number of clear verdicts, and of those that were +1."""
 
     good: int
     clear: int
@@ -90,7 +90,7 @@ class VerdictBucket:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Of +1, 0, -1 and abstentions."""
+        """Counts of +1, 0, -1 and abstentions."""
         counted = Counter(turn.value for turn in self.turns)
         return tuple(counted[value] for value in _VALUES)
 
@@ -104,7 +104,7 @@ def judged_turn(version: int, verdicts: Sequence[Verdict]) -> JudgedTurn:
 
 
 def first_and_newest(turns: Sequence[JudgedTurn]) -> tuple[VerdictShare, VerdictShare] | None:
-    """Of equally many clear verdicts; None while there are too few."""
+    """Shares of the first and the newest, equally many clear verdicts; None while too few."""
     clear = [turn for turn in turns if turn.is_clear]
     if len(clear) < FEWEST_CLEAR:
         return None
@@ -118,7 +118,7 @@ def differ(first: VerdictShare, newest: VerdictShare) -> bool:
 
 
 def comparison_words(first: VerdictShare, newest: VerdictShare) -> str:
-    """What the two say, and whether it may be chance."""
+    """A sentence that compares the two, and says whether chance may explain it."""
     if not differ(first, newest):
         return "So far the difference may be chance: the intervals overlap."
     how = "better" if newest.value > first.value else "worse"
@@ -126,7 +126,7 @@ def comparison_words(first: VerdictShare, newest: VerdictShare) -> str:
 
 
 def buckets_of(turns: Sequence[JudgedTurn]) -> list[VerdictBucket]:
-    """By weight version; neighbours are put together until each holds enough clear verdicts."""
+    """Buckets by weight version; neighbours are merged until each holds enough clear verdicts."""
     by_version: dict[int, list[JudgedTurn]] = {}
     for turn in turns:
         by_version.setdefault(turn.version, []).append(turn)
@@ -153,12 +153,12 @@ def _clear_in(turns: Sequence[JudgedTurn]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class VerdictCharts:
-    """What a page shows of verdicts."""
+    """A page's charts of verdicts."""
 
     shares: Markup
     """The share of +1 over updates, with 95 % intervals."""
     counts: Markup
-    """How many turns were judged how, over updates."""
+    """Number of judged turns by verdict, over updates."""
     keys: list[tuple[str, str]]
     """(colour, name) of each value."""
     givers: list[list[str]]
@@ -168,7 +168,7 @@ class VerdictCharts:
 
 
 def verdict_charts(turns: Sequence[JudgedTurn]) -> VerdictCharts | None:
-    """None where nothing was judged."""
+    """Charts of verdicts; None where nothing was judged."""
     if not turns:
         return None
     buckets = buckets_of(turns)

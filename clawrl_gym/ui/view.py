@@ -1,4 +1,4 @@
-"""The view of a run that goes on: live on a terminal, plain lines elsewhere.
+"""The view of a run in progress: live on a terminal, plain lines elsewhere.
 
 A view receives events and shows them; it never queries, decides or waits. Its calls may come from
 any thread. What is shown of training and of serving is a `ViewLayout` each.
@@ -25,7 +25,7 @@ from clawrl_gym.ui.text import duration, number, one_line, writable
 
 
 class RunView(Protocol):
-    """What people see while a run goes on."""
+    """A view of a run for people, while it runs."""
 
     def phase(self, name: str, detail: str = "") -> None:
         """A phase begins or its detail changes; phases may overlap.
@@ -54,12 +54,12 @@ class RunView(Protocol):
         """A turn of a conversation was judged."""
         ...
 
-    def taught(self, reading: Reading) -> None:
+    def distilled(self, reading: Reading) -> None:
         """A teacher read a turn of the newest update."""
         ...
 
     def close(self) -> None:
-        """Nothing is shown any more but messages, as plain lines; idempotent."""
+        """Show only messages from now on, as plain lines; idempotent."""
         ...
 
 
@@ -107,7 +107,7 @@ class LiveView:
         with self._lock:
             self._state.take_verdict(verdict)
 
-    def taught(self, reading: Reading) -> None:
+    def distilled(self, reading: Reading) -> None:
         """Show how a teacher read a turn."""
         with self._lock:
             self._state.reading = reading
@@ -164,7 +164,7 @@ class LineView:
             self._write("errors so far: " + ", ".join(f"{k} {number(n)}" for k, n in new.items()))
 
     def turn(self, turn: Turn) -> None:
-        """Its kind, size and weight versions."""
+        """Show its kind, size and weight versions."""
         name = f"{turn.session_id}#{turn.index}"
         kind = turn.kind if turn.kind == "main" else f"side ({turn.rule})"
         calls = f"  {calls_of(turn)}" if turn.reply.get("tool_calls") else ""
@@ -174,15 +174,15 @@ class LineView:
         )
 
     def verdict(self, verdict: Verdict) -> None:
-        """Its mark, and what it goes by."""
+        """Show its mark, and its basis."""
         reason = one_line(why(verdict))
         self._write(f"verdict on turn {verdict.turn_id}: {mark(verdict)}  {verdict.kind}  {reason}")
 
-    def taught(self, reading: Reading) -> None:
-        """Nothing: a line without colours would only repeat the conversation."""
+    def distilled(self, reading: Reading) -> None:
+        """Show nothing: a line without colours would only repeat the conversation."""
 
     def close(self) -> None:
-        """Nothing is left to draw; idempotent."""
+        """Do nothing: nothing is left to draw; idempotent."""
 
 
 def make_view(

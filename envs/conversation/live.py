@@ -24,7 +24,7 @@ _SLACK_S = 10.0
 """Seconds that an answer may take beyond that."""
 
 
-class _SeatUpdate(TypedDict, total=False):
+class _ResponderUpdate(TypedDict, total=False):
     """The gateway's update on a session that is answered from here."""
 
     seat: str | None
@@ -86,7 +86,7 @@ class LivePartner:
             with suppress(EnvError):  # a gateway that is gone, or that gave the place up itself
                 self._gateway.call("DELETE", f"/v1/seats/{responder_id}", None, _SLACK_S)
 
-    def _wait(self, method: str, path: str, key: str, missing: str) -> _SeatUpdate:
+    def _wait(self, method: str, path: str, key: str, missing: str) -> _ResponderUpdate:
         """Ask again and again until the answer's `key` is set. Raises EnvError after timeout_s."""
         deadline_s = time.monotonic() + self._timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0:
@@ -96,14 +96,14 @@ class LivePartner:
                 return answer
         raise EnvError(f"{missing} within {self._timeout_s:g} s")
 
-    def _call(self, method: str, path: str, body: Json | None, wait_s: float = 0.0) -> _SeatUpdate:
+    def _call(self, method: str, path: str, body: Json | None, wait_s: float = 0.0) -> _ResponderUpdate:
         status, answer = self._gateway.call(method, path, body, wait_s + _SLACK_S)
         if status != 200 or not _is_update(answer):
             self._responder_id = None
             raise EnvError(f"the gateway answered {status} to {path}: {str(answer)[:300]}")
         return answer
 
-    def _observe(self, update: _SeatUpdate) -> tuple[str, Info]:
+    def _observe(self, update: _ResponderUpdate) -> tuple[str, Info]:
         """New messages as an observation: results of tool calls, or what was said."""
         self._tools = update["tools"]
         self._messages = messages = update["messages"]
@@ -132,5 +132,5 @@ class LivePartner:
         }
 
 
-def _is_update(answer: object) -> TypeGuard[_SeatUpdate]:
+def _is_update(answer: object) -> TypeGuard[_ResponderUpdate]:
     return isinstance(answer, dict)

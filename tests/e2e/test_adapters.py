@@ -24,7 +24,7 @@ from clawrl_gym.policy.generation import Generation, Sampling
 from clawrl_gym.policy.interface import EngineClient
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.run.export import export_run
-from clawrl_gym.run.proofs import Proofs
+from clawrl_gym.run.weight_checks import WeightChecks
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.packing import make_packs
 from tests.e2e.served import CONFIG, Served, processes_of, until
@@ -237,25 +237,25 @@ def test_the_engine_says_of_the_probe_what_the_learner_says(
 
     async def main() -> None:
         said: list[str] = []
-        proofs = Proofs(rig.servers, said.append, is_exact=True)
+        weight_checks = WeightChecks(rig.servers, said.append, is_exact=True)
         newest = rig.servers.version + 1
         await rig.servers.publish_adapter(newest, rig.train())
-        proofs.begin(rig.learner.probe())
+        weight_checks.begin(rig.learner.probe())
         old = shutil.copytree(rig.folder / "next", rig.folder / "old")
         folder = rig.train()
-        proof = await proofs.of(rig.learner.probe(), "", newest + 1, newest)
-        assert proof is not None
+        weight_check = await weight_checks.of(rig.learner.probe(), "", newest + 1, newest)
+        assert weight_check is not None
         with pytest.raises(NotServed, match="differ from the learner's by up to"):
-            await rig.servers.publish_adapter(newest + 1, old, prove=proof)
+            await rig.servers.publish_adapter(newest + 1, old, verify=weight_check)
         assert rig.servers.version == newest
         assert (await rig.reply(newest)).versions_T[0] == newest
-        proof = await proofs.of(rig.learner.probe(), "", newest + 2, newest)
-        assert proof is not None
-        await rig.servers.publish_adapter(newest + 2, folder, prove=proof)
+        weight_check = await weight_checks.of(rig.learner.probe(), "", newest + 2, newest)
+        assert weight_check is not None
+        await rig.servers.publish_adapter(newest + 2, folder, verify=weight_check)
         assert rig.servers.version == newest + 2
-        proof.accept()
-        assert proof.metrics["learner/probe_gap"] < 1e-4
-        assert proof.metrics["learner/probe_arrived"] == pytest.approx(1, abs=1e-2)
+        weight_check.mark_verified()
+        assert weight_check.metrics["learner/probe_gap"] < 1e-4
+        assert weight_check.metrics["learner/probe_arrived"] == pytest.approx(1, abs=1e-2)
         assert said == []
 
     loop.run_until_complete(main())

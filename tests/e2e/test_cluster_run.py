@@ -182,7 +182,7 @@ def test_what_cannot_be_joined_is_one_line(rig: Rig) -> None:
     for command in (train, node):
         wrong = rig.refusal(rig.other, *command, RAY_AUTH_TOKEN="another one")
         assert "refused this token" in wrong
-    assert "this machine is no node of the cluster" in rig.refusal(rig.other, *train)
+    assert "this machine is not a node of the cluster" in rig.refusal(rig.other, *train)
     assert "is a node of the cluster at" in rig.refusal(rig.head, *node)
     rig.head.start(
         [sys.executable, "-m", "http.server", "7000", "--bind", rig.head.address], rig.log("http")

@@ -49,11 +49,13 @@ class Signed(cg.Algorithm):
         super().__init__()
         self._scale = options.scale
 
-    def terms(self, group, segments_G, verdicts_G, prompts_G):
+    def weights(self, group, segments_G, verdicts_G, prompts_G):
         self.counts["used"] += 1
         return [
             {
-                turn: cg.Term(advantage=[self._scale if episode.success else -self._scale] * length)
+                turn: cg.TurnWeights(
+                    advantage=[self._scale if episode.success else -self._scale] * length
+                )
                 for segment in segments
                 for turn, (_, length) in segment.spans.items()
             }

@@ -66,8 +66,8 @@ def test_both_terms_ran_and_say_so(hybrid: Path) -> None:
 
 
 def test_the_batches_of_past_updates_hold_their_lessons(hybrid: Path) -> None:
-    lessons = [lesson for sample in samples_of(hybrid) for lesson in sample.lessons]
-    assert lessons
+    targets = [target for sample in samples_of(hybrid) for target in sample.distill_targets]
+    assert targets
     lines: list[dict[str, Any]] = read_json_lines(hybrid / "evaluations.jsonl")
     taught = [row for row in lines if is_taught(row)]
     assert taught

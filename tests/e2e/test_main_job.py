@@ -176,7 +176,7 @@ def test_a_killed_run_goes_on_where_it_stopped(trained: Path, tmp_path: Path) ->
     store.close()
     assert versions == list(range(1, 5))
     check_mixture(folder, outcomes)
-    check_lessons(folder)
+    check_distilled_turns(folder)
     assert max(row.get("logprob_gap/mean", 0.0) for row in runs.metrics(folder)) < 0.01
     # Ray's agents notice the death of their node only after half a minute.
     assert runs.still_alive(below, within_s=90) == set()
@@ -196,7 +196,7 @@ def check_mixture(folder: Path, outcomes: list[tuple[int, str | None, int, int]]
         assert any(f"env/{name}/curriculum/between" in row for row in rows)
 
 
-def check_lessons(folder: Path) -> None:
+def check_distilled_turns(folder: Path) -> None:
     """In both processes tokens were rewarded, and others taught by what a failed check said."""
     store = StoreReader(folder)
     hints = {
@@ -249,7 +249,7 @@ def test_a_signal_ends_everything_and_names_how_to_go_on(
     below = descendants(run.pid)
     output = runs.interrupt(run, number)
     assert run.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
-    assert output.endswith(f"go on with: python -m clawrl_gym.train resume={folder}\n")
+    assert output.endswith(f"resume with: python -m clawrl_gym.train resume={folder}\n")
     assert "Traceback" not in output
     assert runs.still_alive(below) == set()
 
@@ -267,5 +267,5 @@ def test_a_run_that_loses_ray_says_so_and_how_to_go_on(tmp_path: Path) -> None:
     lines = output.splitlines()  # Ray's own may stand between and below
     error = next(at for at, line in enumerate(lines) if line.startswith("error: "))
     assert lines[error].startswith("error: ClusterError: Ray's raylet ended")
-    assert f"go on with: python -m clawrl_gym.train resume={folder}" in lines[error:]
+    assert f"resume with: python -m clawrl_gym.train resume={folder}" in lines[error:]
     assert runs.still_alive(below) == set()

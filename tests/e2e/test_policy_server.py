@@ -22,8 +22,8 @@ import pytest
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError
 from clawrl_gym.core.types import ChatBody, Tool
 from clawrl_gym.policy.vllm.client import Generation, PolicyClient, Sampling
+from clawrl_gym.policy.vllm.publisher import WeightPublisher
 from clawrl_gym.policy.vllm.server import PolicyServer
-from clawrl_gym.policy.vllm.swap import WeightSwap
 from tests.e2e.served import CONFIG, Served, alive, tree, until
 from tests.tiny_models import logprobs_by_transformers, make_random_model, random_weights
 
@@ -259,7 +259,7 @@ def test_fifty_swaps_under_load_fail_no_request_and_every_token_knows_its_versio
         files.append(random_weights(folder, seed))
 
     async def go() -> tuple[list[float], list[Generation]]:
-        client, swap, stop = served.client(), WeightSwap(served.server), asyncio.Event()
+        client, publisher, stop = served.client(), WeightPublisher(served.server), asyncio.Event()
         done: list[Generation] = []
         pauses = []
         try:
@@ -268,7 +268,7 @@ def test_fifty_swaps_under_load_fail_no_request_and_every_token_knows_its_versio
                     group.create_task(_load(client, stop, done))
                 for version in range(1, 51):
                     await asyncio.sleep(0.1)
-                    pauses.append(await swap.publish(version, files[version % 2]))
+                    pauses.append(await publisher.publish(version, files[version % 2]))
                     served.version = version
                 stop.set()
             after = await client.generate([5, 6], Sampling(1.0, 1.0, 8), version=50)
@@ -293,10 +293,10 @@ def test_after_a_swap_vllm_computes_with_all_of_the_new_weights(
     folder = make_random_model(tmp_path / "model", seed=7, max_len=1024)
 
     async def go() -> tuple[Generation, list[float]]:
-        client, swap = served.client(), WeightSwap(served.server)
+        client, publisher = served.client(), WeightPublisher(served.server)
         try:
             served.version += 1
-            await swap.publish(served.version, folder)
+            await publisher.publish(served.version, folder)
             made = await client.generate([5, 6, 7], Sampling(1.0, 1.0, 24), version=served.version)
             ids_T = made.prompt_ids_T + made.sampled_ids_T
             return made, await client.logprobs(ids_T, version=served.version)
@@ -354,10 +354,10 @@ def _seeded(seed: int) -> Sampling:
 
 async def _through_a_swap(served: Served, first: Path, second: Path) -> list[Generation]:
     """Replies that have all begun when the second weights take the place of the first."""
-    client, swap = served.client(), WeightSwap(served.server)
+    client, publisher = served.client(), WeightPublisher(served.server)
     try:
         served.version += 1
-        await swap.publish(served.version, first)
+        await publisher.publish(served.version, first)
         served.server.folder.stage(served.version + 1, second)
         streams = [
             client.stream([5 + at] * 350, _seeded(at), None, version=served.version)
@@ -365,7 +365,7 @@ async def _through_a_swap(served: Served, first: Path, second: Path) -> list[Gen
         ]
         last = [await anext(stream) for stream in streams]
         served.version += 1
-        await swap.switch(served.version)
+        await publisher.switch(served.version)
         for at, stream in enumerate(streams):
             async for piece in stream:
                 last[at] = piece
@@ -381,16 +381,16 @@ def test_a_swap_changes_the_distribution_and_weights_that_do_not_fit_are_refused
     of_another_size = make_random_model(tmp_path / "large", max_len=1024, hidden=96)
 
     async def go() -> None:
-        client, swap = served.client(), WeightSwap(served.server)
+        client, publisher = served.client(), WeightPublisher(served.server)
         greedy = Sampling(0.0, 1.0, 12)
         try:
             before = await client.generate([5, 6, 7], greedy, version=served.version)
             served.version += 1
-            await swap.publish(served.version, random_weights(folder, seed=99))
+            await publisher.publish(served.version, random_weights(folder, seed=99))
             after = await client.generate([5, 6, 7], greedy, version=served.version)
             assert after.sampled_ids_T != before.sampled_ids_T
             with pytest.raises(PolicyError, match="of another model"):
-                await swap.publish(served.version + 1, of_another_size)
+                await publisher.publish(served.version + 1, of_another_size)
             again = await client.generate([5, 6, 7], greedy, version=served.version)
             assert again.sampled_ids_T == after.sampled_ids_T
             assert again.versions_T == after.versions_T

@@ -15,7 +15,7 @@ from clawrl_gym.core.errors import ContextError, RequestError
 from clawrl_gym.core.types import ChatBody, Message, Tool, ToolCall
 from clawrl_gym.policy.generation import ChatReply, Delta, Piece, message_of
 from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
-from clawrl_gym.policy.vllm.swap import WeightSwap
+from clawrl_gym.policy.vllm.publisher import WeightPublisher
 from tests.e2e.served import CONFIG, Served
 from tests.scripted_model import make_scripted_model
 
@@ -216,9 +216,9 @@ def test_a_whole_reply_is_what_its_stream_is(
             assert without_ids(given.whole[1]) == without_ids(message)
             assert given.whole[0].sampled_ids_T == generation.sampled_ids_T
             begun = reply.prompt_ids_T[:4]
-            again = await client.generate_chat(chat(script), sure, version=version, after=begun)
+            again = await client.generate_chat(chat(script), sure, version=version, required_prefix=begun)
             assert again.prompt_ids_T == reply.prompt_ids_T
-            other = await client.generate_chat(chat(script), sure, version=version, after=[1, 1])
+            other = await client.generate_chat(chat(script), sure, version=version, required_prefix=[1, 1])
             assert other == ChatReply(reply.prompt_ids_T, None)
         finally:
             await client.close()
@@ -271,14 +271,14 @@ def test_rendering_and_streaming_in_one_call_is_the_same_as_in_two(
         try:
             ids = await client.render(chat("call"))
             first, *rest = await pieces_of(
-                client.stream_chat(chat("call"), SURE, version=0, after=ids[:5])
+                client.stream_chat(chat("call"), SURE, version=0, required_prefix=ids[:5])
             )
             assert first.prompt_ids_T == ids
             assert first.ids_T == []
             two = await pieces_of(client.stream(ids, SURE, chat("call"), version=0))
             assert rest[-1].generation == two[-1].generation
             only = await pieces_of(
-                client.stream_chat(chat("call"), SURE, version=0, after=[*ids[:5], 7])
+                client.stream_chat(chat("call"), SURE, version=0, required_prefix=[*ids[:5], 7])
             )
             assert only == [first]
         finally:
@@ -291,7 +291,7 @@ def test_a_stream_through_a_swap_knows_the_version_of_every_token(
     served: Served, loop: asyncio.AbstractEventLoop
 ) -> None:
     async def go() -> None:
-        client, swap = served.client(), WeightSwap(served.server)
+        client, publisher = served.client(), WeightPublisher(served.server)
         endless = Sampling(0.0, 1.0, 900)
         try:
             old = served.version
@@ -305,7 +305,7 @@ def test_a_stream_through_a_swap_knows_the_version_of_every_token(
                     pieces.append(piece)
                     if len(pieces) == 20:
                         weights = served.model / "model.safetensors"
-                        publishing = asyncio.create_task(swap.publish(served.version, weights))
+                        publishing = asyncio.create_task(publisher.publish(served.version, weights))
             assert publishing is not None
             await publishing
             done = pieces[-1].generation
@@ -390,7 +390,7 @@ def test_a_stream_that_broke_off_goes_on_where_it_ended(
             whole = await pieces_of(client.stream(ids, SURE, chat(script), version=version))
             before = [piece for piece in whole[:begun] if piece.generation is None]
             after = await pieces_of(
-                client.stream(ids, SURE, chat(script), version=version, already=before)
+                client.stream(ids, SURE, chat(script), version=version, resume_from=before)
             )
             assert after[-1].generation == whole[-1].generation
             both = message_of(piece.delta for piece in [*before, *after])

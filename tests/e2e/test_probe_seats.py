@@ -1,4 +1,4 @@
-"""What proves a publication is read at once by a real vLLM whose seats are all taken."""
+"""What verifies a publication is read at once by a real vLLM whose seats are all taken."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def check(folder: Path, updates: int) -> None:
     learned = [row for row in rows if "learner/loss" in row]
     assert [row["step"] for row in learned] == list(range(1, updates + 1))
     assert all(row["learner/grad_norm"] > 0 for row in learned)
-    assert all(row["learner/probe_gap"] < 0.05 for row in learned), "it was proved"
+    assert all(row["learner/probe_gap"] < 0.05 for row in learned), "it was verified"
     assert max(list_checkpoints(folder / "checkpoints")) == updates
     assert any("language/reference_logprob" in row for row in rows), "it reads replies"
 

@@ -256,7 +256,7 @@ def test_a_reply_that_another_server_began_goes_on_with_the_same_distribution(
         version = served.version
         first = [p async for p in client.stream(PROMPT, sampling, None, version=version)]
         begun: list[Piece] = [piece for piece in first[:9] if piece.generation is None]
-        rest = client.stream(PROMPT, sampling, None, version=version, already=begun)
+        rest = client.stream(PROMPT, sampling, None, version=version, resume_from=begun)
         generation = [piece async for piece in rest][-1].generation
         assert generation is not None
         return generation

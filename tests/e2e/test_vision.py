@@ -15,9 +15,9 @@ from clawrl_gym.core.types import Episode, Group, Message, StopReason, TaskRef
 from clawrl_gym.dialogue.merging import merge_turns
 from clawrl_gym.policy.models import picture_ids
 from clawrl_gym.policy.vllm.client import PolicyClient
+from clawrl_gym.policy.vllm.publisher import WeightPublisher
 from clawrl_gym.policy.vllm.server import PolicyServer
-from clawrl_gym.policy.vllm.swap import WeightSwap
-from clawrl_gym.trainers.algorithm import Term, make_sample
+from clawrl_gym.trainers.algorithm import TurnWeights, make_sample
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.pictures import Images
@@ -97,7 +97,7 @@ async def test_a_conversation_with_pictures_is_recorded_trained_on_and_swapped(
     (segment,) = merge_turns([first, second]).sequences
     episode = Episode("s1", 0, TaskRef(None, 0, "train"), StopReason.TERMINATED, 1.0, 2)
     group = Group(0, episode.task, [episode], 0)
-    sample = make_sample(group, episode, segment, {0: Term(1.0), 1: Term(-1.0)})
+    sample = make_sample(group, episode, segment, {0: TurnWeights(1.0), 1: TurnWeights(-1.0)})
     assert sample.pictures == tuple(digests)
     learner = Learner(
         TrainerConfig(), LearnerConfig(lr=1e-2, warmup_steps=0), str(bench.model), 0, "cpu",
@@ -111,7 +111,7 @@ async def test_a_conversation_with_pictures_is_recorded_trained_on_and_swapped(
     stats = learner.step([sample], 0)
     assert stats.metrics["learner/skipped"] == 0.0
     learner.save_weights(str(tmp_path / "weights"))
-    await WeightSwap(bench.server).publish(1, tmp_path / "weights" / "model.safetensors")
+    await WeightPublisher(bench.server).publish(1, tmp_path / "weights" / "model.safetensors")
     bench.gateway.version = 1
     reply = await bench.say([*messages, look("go on", red)], seed=3, **FREE)
     third = (await bench.store.turns_of("s1"))[2]
@@ -119,7 +119,7 @@ async def test_a_conversation_with_pictures_is_recorded_trained_on_and_swapped(
     assert set(third.versions_T) == {1}
 
     (segment,) = merge_turns([third]).sequences
-    (pack,) = make_packs([make_sample(group, episode, segment, {2: Term(1.0)})], 512)
+    (pack,) = make_packs([make_sample(group, episode, segment, {2: TurnWeights(1.0)})], 512)
     gap = abs(learner.model.score(pack).logprobs_M.detach().numpy() - pack.behaviour_M).max()
     assert gap < 2e-3, gap
     assert await chosen(bench, red) != before

@@ -12,7 +12,7 @@ from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, Traine
 from clawrl_gym.core.errors import NotServed
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.run.proofs import Proofs
+from clawrl_gym.run.weight_checks import WeightChecks
 from clawrl_gym.trainers.adapter import trained
 from clawrl_gym.trainers.learner import Learner
 
@@ -36,20 +36,20 @@ def test_each_publication_is_proved_and_one_that_is_not_trained_is_refused(tmp_p
 
     async def go() -> None:
         servers = PolicyServers(CONFIG, model, tmp_path / "s", tmp_path, said.append, adapter=FORM)
-        proofs = Proofs(servers, said.append, is_exact=False)
+        weight_checks = WeightChecks(servers, said.append, is_exact=False)
         try:
             await servers.start_adapters()
-            proofs.begin(learner.probe())
+            weight_checks.begin(learner.probe())
             first = adapter("first")
             for version, folder in ((1, first), (2, adapter("second"))):
-                proof = await proofs.of(learner.probe(), "", version, servers.version)
-                assert proof is not None
+                weight_check = await weight_checks.of(learner.probe(), "", version, servers.version)
+                assert weight_check is not None
                 if version == 1:  # the learner is at the second already
                     with pytest.raises(NotServed):
-                        await servers.publish_adapter(version, folder, prove=proof)
+                        await servers.publish_adapter(version, folder, verify=weight_check)
                     continue
-                await servers.publish_adapter(version, folder, prove=proof)
-                assert proof.metrics["learner/probe_arrived"] == pytest.approx(1, abs=0.2)
+                await servers.publish_adapter(version, folder, verify=weight_check)
+                assert weight_check.metrics["learner/probe_arrived"] == pytest.approx(1, abs=0.2)
             assert servers.version == 2
         finally:
             await servers.stop()

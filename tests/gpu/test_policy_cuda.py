@@ -12,7 +12,7 @@ from clawrl_gym.core.types import ChatBody
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.policy.vllm.build import vllm_device
 from clawrl_gym.policy.vllm.client import Generation, Sampling
-from clawrl_gym.policy.vllm.swap import WeightSwap
+from clawrl_gym.policy.vllm.publisher import WeightPublisher
 from tests.e2e.served import Served
 from tests.tiny_models import logprobs_by_transformers
 
@@ -64,7 +64,7 @@ def test_it_serves_and_takes_new_weights(tmp_path: Path) -> None:
             await served.server.start()
             ids, made = await generate(served)
             assert gap(shipped_dir(), ids, made) < FLOAT32
-            await WeightSwap(served.server).publish(1, other / "model.safetensors")
+            await WeightPublisher(served.server).publish(1, other / "model.safetensors")
             ids, made = await generate(served)
             assert set(made.versions_T) == {1}
             assert gap(other, ids, made) < FLOAT32

@@ -126,7 +126,7 @@ def _samples(case: Case) -> list[Sample]:
         own = [at for at, episode in enumerate(case.episodes) if episode.group == number]
         episodes = [_episode(at, number, case.episodes[at].reward, task) for at in own]
         segments = [_segments(case, at) for at in own]
-        samples += algorithm.stamp(Group(number, task, episodes, 0), segments)
+        samples += algorithm.make_samples(Group(number, task, episodes, 0), segments)
     return samples
 
 

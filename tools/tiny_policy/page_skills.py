@@ -35,8 +35,8 @@ class PageSession:
     def __init__(self, task_id: str, request: str, budget: int, finished: Sequence[Part]) -> None:
         """`finished`: what was done before the page is seen."""
         composed = _composed(task_id)
-        deeds = [deed for part in finished for deed in part.deeds]
-        plan = replace(composed.plan, start=played(composed.plan.start, deeds))
+        actions = [action for part in finished for action in part.actions]
+        plan = replace(composed.plan, start=played(composed.plan.start, actions))
         self.desk, task = plan.start, task_of(task_id, replace(composed, plan=plan))
         self._task, self._screen = task, StaticScreen.open(task, _OPTIONS)
         self._pages = [f"{with_budget(request, budget)}\n\n{self._page()}"]
@@ -44,7 +44,7 @@ class PageSession:
 
     def work(self, part: Part) -> None:
         """All of a skill, in one reply, and the page that comes back."""
-        ((name, args),) = part.deeds
+        ((name, args),) = part.actions
         turn = SKILLS[name].steps(self.desk, args)[-1]
         self._reply(turn)
         for step in turn:

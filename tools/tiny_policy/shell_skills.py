@@ -118,7 +118,7 @@ class ShellSkills(SkillDemonstrations):
         self, task_id: str, request: str, is_first: bool, chance: random.Random
     ) -> Conversation:
         plan = _plan(task_id)
-        between = played(plan.start, [plan.parts[0].deed()])
+        between = played(plan.start, [plan.parts[0].action()])
         part = plan.parts[0 if is_first else 1]
         start, end = (plan.start, between) if is_first else (between, plan.end)
         session = _session(request, chance.choice(BUDGETS))
@@ -129,7 +129,7 @@ class ShellSkills(SkillDemonstrations):
     ) -> Conversation:
         plan = _plan(task_id)
         first, second = plan.parts
-        middle = played(plan.start, [first.deed()])
+        middle = played(plan.start, [first.action()])
         session = _session(request, chance.choice(BUDGETS))
         style = _style(BEFORE_MORE, chance)
         _work(session, first, plan.start, style, chance)
@@ -192,7 +192,7 @@ def _work(session: Session, part: Part, start: World, style: Style, chance: rand
 
 def _commands(part: Part, chance: random.Random) -> list[str]:
     """One, or two where that can be."""
-    command = part.deed().command
+    command = part.action().command
     return in_two(command) if chance.random() < 0.5 else [command]
 
 

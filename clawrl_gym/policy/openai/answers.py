@@ -1,7 +1,7 @@
-"""What servers of the OpenAI API answer, as errors of ours, and how often they are asked.
+"""Answers of servers of the OpenAI API as errors of ours, and retries.
 
-Whoever asks such a server shares it: an evaluation, whose episodes ask it themselves, and the
-engine that serves it behind the gateway.
+All that ask such a server share it: an evaluation, whose episodes ask it themselves, and the engine
+that serves it behind the gateway.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REFUSED = (400, 413, 422)
 """Statuses that say that the request itself is wrong."""
 _TOO_LARGE = 413
 _BUSY = (408, 425, 429, 500, 502, 503, 504, 529)
-"""The same request may be answered later."""
+"""Statuses after which the same request may be answered later."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
 _SHOWN = 300
 
@@ -38,11 +38,11 @@ class TurnedAway(PolicyUnavailable):
     """A server that may answer the same request later."""
 
     after_s: float = 0.0
-    """When, by what it says itself."""
+    """Seconds after which to ask again, by the server's own word."""
 
 
 def failure_of(url: str, status: int, text: str, retry_after: str | None) -> PolicyError:
-    """What an answer that is not 200 means. `retry_after`: that header."""
+    """The error for an answer that is not 200. `retry_after`: that header."""
     if status in _BUSY and not is_too_long(text):
         failure = TurnedAway(f"the policy answered {status} to {url}: {text[:_SHOWN]}")
         failure.after_s = _seconds(retry_after)
@@ -51,7 +51,7 @@ def failure_of(url: str, status: int, text: str, retry_after: str | None) -> Pol
 
 
 def refusal_of(url: str, status: int, text: str) -> PolicyError:
-    """What a refusal means that no other time would change."""
+    """The error for a refusal that would be the same at any other time."""
     if is_too_long(text):
         return ContextError(text[:_SHOWN])
     kind = RequestError if status in _REFUSED else PolicyError
@@ -67,9 +67,9 @@ def is_too_long(text: str) -> bool:
 async def asked_again(
     ask: Callable[[], Awaitable[T]], patience_s: float, waited: Callable[[float], None]
 ) -> T:
-    """What `ask` answers, asked again with growing pauses, or when the server says, as long as it
-    raises PolicyUnavailable and `patience_s` are not over. `waited` is told the seconds of each
-    try in vain and of the pause after it."""
+    """The answer of `ask`, repeated with growing pauses, or when the server says, as long as it
+    raises PolicyUnavailable and `patience_s` are not over. `waited` gets the seconds of each failed
+    try and of the pause after it."""
     began_s = time.monotonic()
     for pause_s in growing_pauses_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S):
         asked_s = time.monotonic()
@@ -88,7 +88,7 @@ async def asked_again(
 
 @contextmanager
 def reaching(url: str, timeout_s: float | None) -> Iterator[None]:
-    """Raises ReplyTimeout when the time is over inside, PolicyUnavailable when nobody answers."""
+    """Raise ReplyTimeout when the time is over inside, PolicyUnavailable when nobody answers."""
     try:
         yield
     except aiohttp.ConnectionTimeoutError as error:

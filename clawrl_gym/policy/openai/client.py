@@ -37,7 +37,7 @@ _PASSED_ON = {"temperature", "top_p", "max_tokens", "seed", "stop", "presence_pe
 """Settings of the sampling that the API has."""
 _GLANCE_S = 5.0
 _SURE_S = 30.0
-"""So long after an answer it is taken to answer."""
+"""Seconds after an answer in which the server is taken to answer."""
 _CONNECT_S = 10.0
 
 
@@ -89,10 +89,10 @@ class OpenAiClient(EngineClient):
         version: int,
         user: str = "",
         prompt_ids: list[int] | None = None,
-        after: Sequence[int] = (),
+        required_prefix: Sequence[int] = (),
         request_id: str | None = None,
     ) -> ChatReply:
-        """The server's own prompt, whatever `after` says: nothing can be joined to it."""
+        """The server's own prompt, whatever `required_prefix` says: nothing can be joined to it."""
         request = self._request(body, sampling)
         answer = await asked_again(
             lambda: self._whole(request), self._endpoint.patience_s, lambda _: None
@@ -113,7 +113,7 @@ class OpenAiClient(EngineClient):
         version: int,
         user: str = "",
         request_id: str | None = None,
-        already: Sequence[Piece] = (),
+        resume_from: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]:
         return self._refused(prompt_ids)
 
@@ -124,7 +124,7 @@ class OpenAiClient(EngineClient):
         *,
         version: int,
         user: str = "",
-        after: Sequence[int] = (),
+        required_prefix: Sequence[int] = (),
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]:
         request = self._request(body, sampling)
@@ -149,7 +149,7 @@ class OpenAiClient(EngineClient):
         yield Piece([], [], {}, said.generation(reason, usage))
 
     async def metrics(self) -> dict[str, float]:
-        """It says nothing of itself; raises PolicyError where it does not answer."""
+        """No metrics: it reports none; raises PolicyError where it does not answer."""
         if time.monotonic() - self._answered_s > _SURE_S:
             await self.models()
         return {}
@@ -177,7 +177,7 @@ class OpenAiClient(EngineClient):
         return f"{self._base_url}/chat/completions"
 
     def _request(self, body: ChatBody, sampling: Sampling) -> JsonObject:
-        """Raises RequestError for settings that the API has not."""
+        """The request in the API's form. Raises RequestError for settings that the API has not."""
         request: JsonObject = {"model": self._endpoint.model, **cast(JsonObject, body)}
         request |= _settings(sampling)
         if self._endpoint.max_tokens is not None:
@@ -229,7 +229,7 @@ class OpenAiClient(EngineClient):
 
 @dataclass(slots=True)
 class _Said:
-    """What was said of a reply so far."""
+    """The reply received so far."""
 
     _logprobs_T: list[float | None] = field(default_factory=list)
 
@@ -257,7 +257,7 @@ class _Said:
 
 
 def _settings(sampling: Sampling) -> JsonObject:
-    """In the words of the API. Raises RequestError naming what it has no word for."""
+    """Sampling settings in the API's words. Raises RequestError naming what it has no word for."""
     changed = sampling.changed
     foreign = sorted(changed.keys() - _PASSED_ON)
     if foreign:
@@ -269,14 +269,14 @@ def _settings(sampling: Sampling) -> JsonObject:
 
 
 def _logprobs_of(choice: Any) -> list[float | None]:
-    """Of the tokens of a choice; empty where none are told."""
+    """Log-probs of the tokens of a choice; empty where none are given."""
     told = (choice.get("logprobs") or {}).get("content") or []
     values = [float(token["logprob"]) for token in told]
     return [value if math.isfinite(value) else None for value in values]
 
 
 def _delta_of(message: Any) -> Delta:
-    """What a message, or a piece of it, says; empty where it says nothing."""
+    """The content of a message, or of a piece of it; empty where it has none."""
     delta: Delta = {}
     if message.get("content"):
         delta["content"] = str(message["content"])

@@ -27,7 +27,7 @@ class OpenAiEngine(Engine):
         """`policy.options`."""
 
         base_url: str
-        """With its /v1, such as http://127.0.0.1:8000/v1."""
+        """Its address with /v1, such as http://127.0.0.1:8000/v1."""
         logprobs: bool = True
         """Whether it is asked for log-probs; false for servers that refuse to be asked."""
 

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.policy.adapters import Adapter
 from clawrl_gym.policy.vllm.client import PolicyClient
-from clawrl_gym.policy.vllm.swap import SwapTarget, until_taken
+from clawrl_gym.policy.vllm.publisher import PublishTarget, until_taken
 
 
 class AdapterLoad:
     """Loads and unloads adapters of one server."""
 
-    def __init__(self, server: SwapTarget, timeout_s: float = 60.0) -> None:
+    def __init__(self, server: PublishTarget, timeout_s: float = 60.0) -> None:
         """`timeout_s` is of each call."""
         self._server = server
         self._timeout_s = timeout_s

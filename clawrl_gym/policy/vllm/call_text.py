@@ -1,6 +1,6 @@
 """Tool calls in the text of a reply: where they begin, what they say, what stands around them.
 
-vLLM's own tool parsers lose text. One call that is no JSON takes all others of its reply away,
+vLLM's own tool parsers lose text. One call that is not JSON takes all others of its reply away,
 words behind a call vanish, and a streamed call whose arguments stand before its name becomes
 garbage. So the formats of the policies in `conf/policy` are read here, each call for itself:
 
@@ -37,23 +37,23 @@ class CallText:
     arguments: str
     """A JSON object, or what the policy wrote in its place."""
     id: str = ""
-    """Where a parser gave it one."""
+    """Id of the call, where a parser gave it one."""
 
 
 @dataclass(slots=True)
 class CallReading:
-    """What the text from the first call on says."""
+    """Parse of the text from the first call on."""
 
     calls: list[CallText] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     """Text around the calls, and calls that could not be read, in order."""
     failures: list[str] = field(default_factory=list)
-    """What was wrong with calls that could not be read, in words for the policy."""
+    """Errors of calls that could not be parsed, in words for the policy."""
     notes: list[str] = field(default_factory=list)
-    """What was read in spite of an error."""
+    """Notes on calls that were parsed in spite of an error."""
 
     def say(self, text: str) -> None:
-        """Keep text that is no call."""
+        """Keep text that is not a call."""
         if text.strip():
             self.said.append(text)
 
@@ -72,11 +72,11 @@ class CallReading:
 
 
 class CallFormat(Protocol):
-    """How a policy writes its calls."""
+    """A policy's syntax of calls."""
 
     def said_before_calls(self, content: str, *, is_first: bool) -> int:
-        """How many characters are surely no part of a call, whatever follows. `is_first`: the
-        reply's content begins with them."""
+        """Number of characters that are surely not part of a call, whatever follows. `is_first`:
+        the reply's content begins with them."""
 
     def starts(self, content: str) -> bool:
         """Whether a call begins there."""
@@ -135,7 +135,7 @@ class TaggedXml:
     def read(self, text: str, arguments: Arguments) -> CallReading:
         reading, at = CallReading(), 0
         opened, count = -1, 0
-        """Where the outer tag began, and the functions since."""
+        """Position of the outer tag, and the number of functions since."""
         while at < len(text):
             if text.startswith(self.function, at):
                 at, count = self._read_function(text, at, reading, arguments), count + 1
@@ -181,7 +181,7 @@ class TaggedXml:
 
     @property
     def _marks(self) -> tuple[str, str, str]:
-        """What may stand behind a function that lacks its end."""
+        """Texts that may stand behind a function without its end."""
         return self.start, self.end, self.function
 
     def _parameters(self, text: str, at: int) -> tuple[list[tuple[str, str]], int]:
@@ -272,7 +272,7 @@ class MarkedJson:
         return reading
 
     def _value(self, text: str, at: int) -> int:
-        """Where the JSON of a call begins, named or not."""
+        """Position of a call's JSON, named or not."""
         begin = _skip(text, at)
         if text.startswith("[", begin) and not text.startswith(self.marks, begin):
             return begin
@@ -297,11 +297,11 @@ FORMATS: dict[str, CallFormat] = {
     "Llama3JsonToolParser": LeadingJson(),
     "MistralToolParser": MarkedJson(),
 }
-"""By the class of vLLM's parser; what is not here is read by vLLM alone."""
+"""Formats by the class of vLLM's parser; others are read by vLLM alone."""
 
 
 def value_end(text: str, at: int) -> int | None:
-    """Where the JSON value at a position ends; None where there is none."""
+    """End of the JSON value at a position; None where there is none."""
     try:
         return _DECODER.raw_decode(text, at)[1]
     except (ValueError, RecursionError):
@@ -325,7 +325,7 @@ def _read_objects(
     needs_arguments: bool = False,
 ) -> None:
     """Read the objects of a call's text, one or a list. `whole`: what stays of it as text when its
-    first object is no call; None: the object itself."""
+    first object is not a call; None: the object itself."""
     at, count = _skip(body, 0), 0
     is_list = body.startswith("[", at)
     at = _skip(body, at + is_list)
@@ -383,9 +383,9 @@ class _Members:
     spans: list[tuple[str, str]]
     """Keys and the JSON of their values, in order."""
     end: int | None
-    """Where the object ends; None where it is not whole."""
+    """End of the object; None where it is not whole."""
     stopped: int
-    """Where reading stopped."""
+    """Position where reading stopped."""
     broken: str | None = None
     """The key whose value could not be read."""
 
@@ -431,7 +431,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _find(text: str, at: int, *marks: str) -> int:
-    """Where the first of the marks stands from a position on; the text's end where none does."""
+    """Position of the first of the marks from `at` on; the text's end where there is none."""
     return min((found for mark in marks if (found := text.find(mark, at)) >= 0), default=len(text))
 
 

@@ -29,7 +29,7 @@ from clawrl_gym.policy.vllm.wire import (
 
 __all__ = ["Generation", "PolicyClient", "PolicyUnavailable", "Sampling"]
 
-Health = Literal["well", "silent", "ill"]
+Health = Literal["healthy", "unresponsive", "dead"]
 WithPictures = Callable[[list[Message]], list[Message]]
 """Puts the bytes of pictures in the place of their hashes."""
 _METRICS = {
@@ -122,14 +122,14 @@ class PolicyClient:
         version: int,
         user: str = "",
         prompt_ids: list[int] | None = None,
-        after: Sequence[int] = (),
+        required_prefix: Sequence[int] = (),
         request_id: str | None = None,
     ) -> ChatReply:
         """`render`, `generate`, and what vLLM's parsers make of the reply, tool calls and reasoning
         included, in one call: it is what the deltas of a stream make together.
 
-        Nothing is generated when the prompt does not begin with `after`: the caller decides on it,
-        and calls again with `prompt_ids`, which are taken as they are.
+        Nothing is generated when the prompt does not begin with `required_prefix`: the caller
+        decides on it, and calls again with `prompt_ids`, which are taken as they are.
         """
         reads = self._reads(body)
         request: JsonObject = {
@@ -138,18 +138,18 @@ class PolicyClient:
             "parse": reads,
         }
         if prompt_ids is None:
-            request["after"] = list(after)
+            request["required_prefix"] = list(required_prefix)
         answer, stamp = await self._reply(request, user, version)
-        if not answer["goes_on"]:
+        if not answer["prefix_matched"]:
             return ChatReply(answer["prompt_ids"], None)
-        whole_ids = [*(after if prompt_ids is None else prompt_ids), *answer["prompt_ids"]]
+        whole_ids = [*(required_prefix if prompt_ids is None else prompt_ids), *answer["prompt_ids"]]
         generation = _generation_in(answer, stamp, whole_ids)
         message = message_of(answer["deltas"] or []) if reads else _plain_message(generation)
         return ChatReply(whole_ids, (generation, message))
 
     async def logprobs(self, ids: list[int], *, version: int, user: str = "") -> list[float]:
-        """Of all ids but the first, as the weights say without any setting of the sampling; read
-        afresh, whatever the cache holds, and before all that runs or waits."""
+        """Log-probs of all ids but the first, by the weights alone without sampling settings;
+        computed afresh, whatever the cache holds, and before all that runs or waits."""
         sampling: JsonObject = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0}
         body = self._generate(ids, Sampling(1.0, 1.0, 1), version, None)
         with self._holding(user, version) as name:
@@ -176,22 +176,22 @@ class PolicyClient:
         version: int,
         user: str = "",
         request_id: str | None = None,
-        already: Sequence[Piece] = (),
+        resume_from: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]:
         """Sample a reply, piece by piece; the last piece holds it whole. `body` None: plain text.
 
-        Closing the iterator aborts the generation. `already` are the pieces of a reply that
-        another server began: this one goes on where they end.
+        Closing the iterator aborts the generation. `resume_from` are the pieces of a reply that
+        another server began: this one continues where they end.
         """
         parse = body is not None and self._reads(body)
-        reply = ReplyStream(prompt_ids, already, plain=not parse)
-        if already:
+        reply = ReplyStream(prompt_ids, resume_from, plain=not parse)
+        if resume_from:
             sampling = sampling.after(len(reply.sampled_ids_T))
         request: JsonObject = {
             "generate": self._generate(prompt_ids, sampling, version, request_id),
             "chat": self._chat(body) if body is not None and parse else None,
             "parse": parse,
-            "already": list(reply.sampled_ids_T),
+            "resume_from": list(reply.sampled_ids_T),
         }
         if body is not None and pictures_of(body["messages"]):
             request["seen"] = self._chat_with_pictures(body)
@@ -204,20 +204,20 @@ class PolicyClient:
         *,
         version: int,
         user: str = "",
-        after: Sequence[int] = (),
+        required_prefix: Sequence[int] = (),
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]:
         """`render` and `stream` in one call, which brings the first token sooner.
 
-        The first piece has the prompt ids. When they do not begin with `after`, it is the only
-        one: nothing was generated, and the caller decides on the prompt.
+        The first piece has the prompt ids. When they do not begin with `required_prefix`, it is the
+        only one: nothing was generated, and the caller decides on the prompt.
         """
         reply = ReplyStream([], plain=not self._reads(body))
         request: JsonObject = {
             "generate": self._generate(None, sampling, version, request_id),
             "chat": self._chat_with_pictures(body),
             "parse": self._reads(body),
-            "after": list(after),
+            "required_prefix": list(required_prefix),
         }
         return self._pieces(request, reply, user, version)
 
@@ -236,15 +236,15 @@ class PolicyClient:
 
     async def healthy(self, timeout_s: float = 2.0) -> bool:
         """Whether the server answers and its engine lives."""
-        return await self.health(timeout_s) == "well"
+        return await self.health(timeout_s) == "healthy"
 
     async def health(self, timeout_s: float) -> Health:
-        """`ill`: it says at once that its engine has died, or refuses connections."""
+        """`dead`: it says at once that its engine has died, or refuses connections."""
         try:
             await self._connections.request("GET", "/health", None, timeout_s)
         except PolicyError as error:
-            return "silent" if isinstance(error.__cause__, TimeoutError) else "ill"
-        return "well"
+            return "unresponsive" if isinstance(error.__cause__, TimeoutError) else "dead"
+        return "healthy"
 
     async def pause(self, timeout_s: float) -> None:
         """Hold all requests between two tokens; none is refused or aborted."""
@@ -253,11 +253,11 @@ class PolicyClient:
         )
 
     async def resume(self, timeout_s: float) -> None:
-        """Let requests go on; harmless when nothing is paused."""
+        """Resume requests; harmless when nothing is paused."""
         await self._connections.request("POST", "/resume", None, timeout_s)
 
     async def drop_cache(self, timeout_s: float) -> None:
-        """Forget what the weights have read, of requests that are paused too: they go on once all
+        """Forget what the weights have read, of requests that are paused too: they resume once all
         before is read again. Only while paused, or what is dropped comes back at once."""
         path = "/reset_prefix_cache?reset_running_requests=true"
         answer = await self._connections.request("POST", path, None, timeout_s)
@@ -321,7 +321,7 @@ class PolicyClient:
         }
 
     def _holding(self, user: str, version: int) -> AbstractContextManager[str | None]:
-        """Of an adapter that answers, its name."""
+        """Hold an adapter that answers; yields its name."""
         return nullcontext() if self._adapters is None else self._adapters.hold(user, version)
 
     @staticmethod
@@ -362,13 +362,13 @@ def _generation_in(answer: ReplyAnswer, stamp: int | None, prompt_ids: list[int]
 
 
 def _plain_message(generation: Generation) -> Message:
-    """Of a reply in which there is nothing to parse."""
+    """Message of a reply without anything to parse."""
     text = generation.text if generation.spoken_ids_T else ""
     return {"role": "assistant", "content": text or ""}
 
 
 def _contexts(labels: str) -> float:
-    """Of the labels of `_CACHE`."""
+    """Number of contexts by the labels of `_CACHE`."""
     try:
         return float(labels.partition(_CONTEXTS)[2].partition('"')[0])
     except ValueError:

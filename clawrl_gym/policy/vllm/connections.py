@@ -17,7 +17,7 @@ VllmJson = dict[str, Any]
 _TOO_LONG = ("maximum context length", "maximum model length", "max_model_len")
 _UNAVAILABLE = (429, 502, 503, 504)
 _GENERATING = ("/clawrl/reply", "/clawrl/stream", "/inference/v1/generate")
-"""Where any failure of vLLM's own means that its engine has died."""
+"""Routes where any failure of vLLM's own means that its engine has died."""
 _CONNECT_S = 10.0
 _KEEPALIVE_S = 60.0
 

@@ -17,9 +17,9 @@ from clawrl_gym.policy.vllm.adapter_load import AdapterLoad
 from clawrl_gym.policy.vllm.build import vllm_device
 from clawrl_gym.policy.vllm.client import PolicyClient
 from clawrl_gym.policy.vllm.launch import ADAPTER_RANKS, compile_cache
+from clawrl_gym.policy.vllm.publisher import WeightPublisher
 from clawrl_gym.policy.vllm.servable import architecture_problems, parser_problems
 from clawrl_gym.policy.vllm.server import PolicyServer
-from clawrl_gym.policy.vllm.swap import WeightSwap
 
 
 class VllmEngine(Engine):
@@ -48,7 +48,7 @@ class VllmEngine(Engine):
             adapter=setup.adapter,
             adapters=setup.adapters,
         )
-        self._swap = WeightSwap(self.server, hold=setup.hold)
+        self._publisher = WeightPublisher(self.server, hold=setup.hold)
         self._adapter_load = AdapterLoad(self.server)
 
     @classmethod
@@ -108,10 +108,10 @@ class VllmEngine(Engine):
         return self.server.folder.of_version(version)
 
     async def switch(self, version: int) -> float:
-        return await self._swap.switch(version)
+        return await self._publisher.switch(version)
 
     async def settle(self) -> None:
-        await self._swap.settle()
+        await self._publisher.settle()
 
     async def renew(self, version: int, weights: Path) -> None:
         server = self.server

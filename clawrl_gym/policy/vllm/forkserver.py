@@ -31,7 +31,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Also the id of its process group; the fork server's while that still imports."""
+        """The server's pid and process group; the fork server's while that still imports."""
         return self._forked or self._fork_server.pid
 
     @property
@@ -43,7 +43,7 @@ class ServerProcess:
         return await asyncio.shield(self._living)
 
     async def _live(self, reader: asyncio.StreamReader) -> int:
-        """It tells the server's pid, then its exit code; else the fork server itself has died."""
+        """Read the server's pid, then its exit code; else the fork server itself has died."""
         try:
             self._forked = int(await reader.readline())
             self.returncode = int(await reader.readline())

@@ -20,9 +20,9 @@ from clawrl_gym.policy.vllm.process import PARENT_VARIABLE
 from clawrl_gym.policy.weights import layer_shapes, weight_files
 
 PROBE_PRIORITY, PROBE_SEATS = -1, 4
-"""Of requests that prove a publication: they wait for nobody, see `scheduler`."""
+"""Priority and seats of requests that verify a publication: these never wait, see `scheduler`."""
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Those that vLLM makes room for; an adapter of a smaller rank fits."""
+"""Ranks that vLLM makes room for; an adapter of a smaller rank fits."""
 
 
 def is_eager(config: PolicyConfig) -> bool:
@@ -31,12 +31,12 @@ def is_eager(config: PolicyConfig) -> bool:
 
 
 def _servers_here(config: PolicyConfig) -> int:
-    """How many of the servers share this machine's cores."""
+    """Number of servers that share this machine's cores."""
     return config.servers if config.placement == "driver" else 1
 
 
 def compile_cache() -> Path:
-    """Where vLLM keeps what it compiled, for the next run with the same model and settings."""
+    """Folder of vLLM's compiled code, for the next run with the same model and settings."""
     return cache_root() / "vllm"
 
 

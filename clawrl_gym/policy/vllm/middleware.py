@@ -47,13 +47,13 @@ _TEXTS = ("messages", "tools", "chat_template_kwargs", "documents")
 
 
 Scope = MutableMapping[str, Any]
-"""Of ASGI, as are those below; what is in it depends on its type."""
+"""Type of ASGI, as are those below; its contents depend on its type."""
 Message = Scope
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Handler = Callable[[Event], Awaitable[Event]]
-"""Of a route of ours that answers whole."""
+"""A handler of a route of ours that answers whole."""
 
 
 class RequireKey:
@@ -121,7 +121,7 @@ class PolicyRoutes:
 
 
 class RouteHandlers:
-    """What the routes do, with what vLLM keeps in its application's state."""
+    """Handlers of the routes, on the objects that vLLM keeps in its application's state."""
 
     def __init__(self, state: ServerState) -> None:
         self.plain = {
@@ -141,20 +141,20 @@ class RouteHandlers:
         self._specials = _special_token_mask(self._tokenizer)
 
     async def events(self, body: Event) -> AsyncIterator[Event]:
-        """What /clawrl/stream answers."""
+        """Events of /clawrl/stream."""
         from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
         generate, prompt = await self._begun(body)
         generate["stream"] = True
-        if "after" in body:
+        if "required_prefix" in body:
             ids = generate["token_ids"]
-            goes_on = _begins(ids, body["after"])
-            yield {"prompt_ids": ids, "goes_on": goes_on}
-            if not goes_on:
+            prefix_matched = _begins(ids, body["required_prefix"])
+            yield {"prompt_ids": ids, "prefix_matched": prefix_matched}
+            if not prefix_matched:
                 return
         reader = self._reader(body, generate)
-        text = self._text(body.get("already"), generate, reader)
+        text = self._text(body.get("resume_from"), generate, reader)
         outputs = await self._serve(GenerateRequest(**generate), prompt)
         if isinstance(outputs, ErrorResponse):
             yield outputs.model_dump()
@@ -179,7 +179,7 @@ class RouteHandlers:
         return generate | {"token_ids": prompt.ids}, prompt
 
     def _reader(self, body: Event, generate: Event) -> ReplyParser | None:
-        """Of a reply that is about to be generated; None where the text is all there is."""
+        """Parser of a reply that is about to be generated; None where the text is all there is."""
         if not body["parse"]:
             return None
         params: Event = generate["sampling_params"]
@@ -190,12 +190,12 @@ class RouteHandlers:
         return reader
 
     def _text(
-        self, already: list[int] | None, generate: Event, reader: ReplyParser | None
+        self, resume_from: list[int] | None, generate: Event, reader: ReplyParser | None
     ) -> ReplyText | None:
         """The text of a reply that is read, or that another server began: it is read up to where it
         broke off, and its stop texts are looked for here. None: the text is the engine's own."""
         params: Event = generate["sampling_params"]
-        if reader is None and not already:
+        if reader is None and not resume_from:
             return None
         text = reply_text(
             self._tokenizer,
@@ -204,10 +204,10 @@ class RouteHandlers:
             skips_special=params.get("skip_special_tokens", True),
             min_tokens=params.get("min_tokens", 0),
         )
-        if already:
+        if resume_from:
             params.pop("stop", None)
-            generate["token_ids"] = generate["token_ids"] + already
-        for token in already or []:
+            generate["token_ids"] = generate["token_ids"] + resume_from
+        for token in resume_from or []:
             steps = text.next(token)
             if reader is not None:
                 reader.read(steps, last=False)
@@ -219,9 +219,9 @@ class RouteHandlers:
 
         generate, prompt = await self._begun(body)
         ids: list[int] = generate["token_ids"]
-        known: list[int] = body.get("after", ids)
+        known: list[int] = body.get("required_prefix", ids)
         if not _begins(ids, known):
-            return {"prompt_ids": ids, "goes_on": False}
+            return {"prompt_ids": ids, "prefix_matched": False}
         reader = self._reader(body, generate)
         result = await self._serve(GenerateRequest(**generate), prompt)
         if isinstance(result, ErrorResponse):
@@ -234,7 +234,7 @@ class RouteHandlers:
             ended_by_token = reply["finish_reason"] == "stop" and stop_text is None
             spoken = len(reply["ids"]) - ended_by_token
             reply["deltas"] = await _replayed(reader, reply["ids"], spoken, stop_text)
-        return {"prompt_ids": ids[len(known) :], "goes_on": True, **reply}
+        return {"prompt_ids": ids[len(known) :], "prefix_matched": True, **reply}
 
     async def _serve(
         self, request: GenerateRequest, prompt: RenderedPrompt | None
@@ -305,8 +305,7 @@ class RouteHandlers:
 
 
 async def _unless_gone(handler: Handler, body: Event, request: Request) -> Event | None:
-    """What a handler answers; when the client leaves it is cancelled, and there is nobody to
-    answer."""
+    """The answer of a handler; when the client leaves it is cancelled, and the answer is None."""
     from vllm.entrypoints.serve.utils.api_utils import with_cancellation
 
     async def handled(body: Event, raw_request: Request) -> Event:
@@ -332,12 +331,12 @@ async def _replayed(
     for delta in reader.replay(ids, visible=spoken, stop_text=stop_text):
         if delta:
             deltas.append(delta)
-        await asyncio.sleep(0)  # others go on: a long reply takes a while
+        await asyncio.sleep(0)  # others continue: a long reply takes a while
     return deltas
 
 
-def _begins(ids: list[int], after: list[int]) -> bool:
-    return ids[: len(after)] == after
+def _begins(ids: list[int], required_prefix: list[int]) -> bool:
+    return ids[: len(required_prefix)] == required_prefix
 
 
 def _chat_request(chat: Event) -> ChatCompletionRequest:

@@ -22,7 +22,7 @@ class RenderedPrompt:
 
     ids: list[int]
     inputs: MultiModalInput | None
-    """Of these ids; None when no picture is in them."""
+    """Picture inputs of these ids; None when no picture is in them."""
 
     def behind(self, ids: list[int]) -> RenderedPrompt:
         """The same pictures in other ids, in the same order. Raises ValueError where one is not."""
@@ -37,7 +37,7 @@ class RenderedPrompt:
 
     def salted(self, salt: str) -> MultiModalInput:
         """The engine's input. What the encoder makes of a picture is kept under the salt too: other
-        weights see it anew."""
+        weights see it afresh."""
         assert self.inputs is not None
         hashes = {
             modality: [f"{digest}-{salt}" for digest in digests]
@@ -94,7 +94,7 @@ async def expanded(renderer: OnlineRenderer, ids: list[int], urls: list[str]) ->
 def _placed(
     ids: list[int], ranges: Sequence[PlaceholderRange], new_ids: list[int]
 ) -> list[PlaceholderRange]:
-    """Where runs of `ids` are in new ones, one after the other."""
+    """Places of the runs of `ids` in new ones, one after the other."""
     places, at = [], 0
     for place in ranges:
         run = ids[place.offset : place.offset + place.length]

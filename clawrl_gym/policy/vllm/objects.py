@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 ServerState: TypeAlias = Any
-"""What its API server keeps in `app.state`."""
+"""The state of its API server in `app.state`."""
 OnlineRenderer: TypeAlias = Any
 ChatCompletionRequest: TypeAlias = Any
 GenerateRequest: TypeAlias = Any
@@ -25,7 +25,7 @@ EngineOutputs: TypeAlias = Any
 Request: TypeAlias = Any
 """Starlette's, which comes with vLLM."""
 EngineRequest: TypeAlias = Any
-"""As its scheduler keeps it."""
+"""A request as its scheduler keeps it."""
 OutputProcessor: TypeAlias = Any
 SampleLogprobs: TypeAlias = Any
 IncrementalDetokenizer: TypeAlias = Any

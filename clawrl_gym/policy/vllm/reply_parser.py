@@ -63,7 +63,7 @@ class ReplyParser:
         self._text = ""
         self._ids: list[int] = []
         self._content = ""
-        """What was told of it."""
+        """The content that was sent."""
         self._pending = ""
         """Content that may belong to a call."""
         self._streamed: list[Delta] = []
@@ -86,7 +86,7 @@ class ReplyParser:
         )
 
     def read(self, steps: Sequence[Step], *, last: bool) -> Event:
-        """What the next ids add to the message, in the OpenAI wire form."""
+        """The next ids' addition to the message, in the OpenAI wire form."""
         deltas = [
             self._read(text, [token], last=False) for token, text in steps[: -1 if last else None]
         ]
@@ -126,7 +126,7 @@ class ReplyParser:
         )
 
     def _read(self, text: str, ids: list[int], *, last: bool) -> Delta:
-        """What one id adds; calls are kept back."""
+        """The addition of one id; calls are held back."""
         self._text += text
         self._ids += ids
         message = self._parser.parse_delta(
@@ -146,7 +146,7 @@ class ReplyParser:
         return delta
 
     def _said(self, content: str) -> str:
-        """What can be told of the content with its next piece."""
+        """The part of the content that can be sent with its next piece."""
         if self._format is None:
             self._content += content
             return content
@@ -202,7 +202,7 @@ class ReplyParser:
         return reading
 
     def _by_vllm(self) -> CallReading:
-        """What vLLM finds in the whole text, with the content that its stream held back."""
+        """vLLM's own parse of the whole text, with the content that its stream held back."""
         reading = CallReading()
         content, whole = self._whole_reading()
         wires = message_of(self._streamed).get("tool_calls") or []
@@ -261,7 +261,7 @@ class EngineEvents:
         self._count = 0
 
     def event(self, result: RequestOutput) -> Event | None:
-        """What one output brings; None when it brings nothing."""
+        """The event of one output; None when it has none."""
         output = result.outputs[0]
         said, steps = output.text, list[Step]()
         if self._text is not None:
@@ -283,8 +283,8 @@ class EngineEvents:
         return event
 
     def _spans(self, output: CompletionOutput) -> list[Event]:
-        """As vLLM has them in its last output, of all ids up to a stop text that it does not know
-        of."""
+        """Version spans as vLLM has them in its last output, of all ids up to a stop text that it
+        does not know of."""
         told = [(span.version, span.start) for span in output.weight_versions or []]
         starts = [span for span in self._starts or told if span[1] < self._count]
         return [
@@ -293,7 +293,7 @@ class EngineEvents:
         ]
 
     def _versions(self, request_id: str, new: int) -> list[str]:
-        """Of the new tokens, as vLLM counts them for the spans that only its last output has."""
+        """Versions of the new tokens, counted as vLLM does for the spans in its last output."""
         if self._starts is None:
             internal_ids = self._processor.external_req_ids.get(request_id, ())
             states = [self._processor.request_states.get(internal) for internal in internal_ids]
@@ -304,7 +304,7 @@ class EngineEvents:
 
 
 def whole_reply(result: RequestOutput) -> Event:
-    """What a request that is not streamed has sampled."""
+    """The whole reply of a request that is not streamed."""
     output = result.outputs[0]
     ids = list(output.token_ids)
     logprobs = _logprobs(ids, output.logprobs)
@@ -325,7 +325,7 @@ def _version_at(position: int, starts: list[tuple[str, int]]) -> str:
 
 
 def _logprobs(ids: list[int], steps: SampleLogprobs) -> list[float | None]:
-    """Of the sampled ids; None for what vLLM does not know."""
+    """Log-probs of the sampled ids; None where vLLM does not know them."""
     if steps is None:
         return [None] * len(ids)
     entries = [step.get(token) if step else None for token, step in zip(ids, steps, strict=True)]
@@ -349,7 +349,7 @@ def _joined(deltas: Iterable[Delta]) -> Event:
 
 
 def _meaning(call: CallText) -> tuple[str, str]:
-    """What a call says, however its JSON is spelt."""
+    """Name and arguments of a call, however its JSON is spelt."""
     try:
         return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
     except (ValueError, RecursionError):

@@ -28,7 +28,7 @@ Step = tuple[int, str]
 
 
 class ReplyText:
-    """What a reply's ids say."""
+    """The text of a reply's ids."""
 
     def __init__(self, detokenizer: IncrementalDetokenizer, stop: Sequence[str] = ()) -> None:
         """`detokenizer`: it has read the prompt and nothing of the reply. `stop`: the texts that it

@@ -1,5 +1,5 @@
-"""vLLM's scheduler (`--scheduler-cls`) with seats for probes: what proves a publication is read in
-the next step, however many requests run and wait.
+"""vLLM's scheduler (`--scheduler-cls`) with seats for probes: what verifies a publication is read
+in the next step, however many requests run and wait.
 
 A probe is a request with the priority PROBE_PRIORITY. It stands before all others in the queue, and
 where all seats are taken it gets one of PROBE_SEATS more, which nobody else ever has.

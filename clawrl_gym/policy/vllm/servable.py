@@ -20,7 +20,7 @@ _GENERATING = ("_TEXT_GENERATION_MODELS", "_MULTIMODAL_MODELS", "_TRANSFORMERS_S
 
 
 def architecture_problems(folder: Path) -> Iterator[str]:
-    """What keeps it from serving the model of a folder, a line each."""
+    """Reasons why it cannot serve the model of a folder, a line each."""
     config = model_config(folder)
     names = config.get("architectures")
     if not isinstance(names, list) or not names:

@@ -39,13 +39,13 @@ _STOP_S = 3.0
 _POLL_S = 0.2
 _CHECK_EVERY_S = 5.0
 _FORGIVEN_S = 300.0
-"""A server that was well for so long starts the count of deaths afresh."""
+"""A server that was healthy for so long starts the count of deaths afresh."""
 _PATIENCE = 6
 """Health checks without an answer, one after the other, after which a living server counts as dead
 (a minute: each begins after `_CHECK_EVERY_S`, and waits as long for its answer)."""
-_LOSS: dict[Health, int] = {"well": -_PATIENCE, "silent": 1, "ill": _PATIENCE // 2}
-"""What one check takes of that patience: an engine that has died does not come back, but its
-server may hang on its way out."""
+_LOSS: dict[Health, int] = {"healthy": -_PATIENCE, "unresponsive": 1, "dead": _PATIENCE // 2}
+"""Cost of one check in that patience: a dead engine does not come back, but its server may hang on
+its way out."""
 
 
 class Killed(PolicyError):
@@ -210,7 +210,7 @@ class PolicyServer:
         return await self._fork_server.server()
 
     def _argv(self) -> list[str]:
-        """Of the fork server and so of all servers that it forks."""
+        """Command line of the fork server and so of all servers that it forks."""
         current = self.folder.current
         return launch.command(
             self._config, current, self._port, self._device, self._host, self._adapter,
@@ -226,7 +226,7 @@ class PolicyServer:
             self._scratch = None
 
     def _scratch_of_process(self) -> Scratch:
-        """Where vLLM has its sockets and what else it does not clean up."""
+        """Folder for vLLM's sockets and whatever else it does not clean up."""
         self._scratch = self._scratch or Scratch("vllm")
         return self._scratch
 
@@ -267,11 +267,11 @@ class PolicyServer:
         await client.generate([0], Sampling(1.0, 1.0, 2), version=version)
 
     def _lived_s(self) -> float:
-        """For how long the server has been well."""
+        """For how long the server has been healthy."""
         return 0.0 if self._ready_s is None else time.monotonic() - self._ready_s
 
     async def _death(self) -> str:
-        """Wait until the server has died or has been silent for too long; says which."""
+        """Wait until the server has died or has been unresponsive for too long; says which."""
         process = self._process
         if process is None:
             return "did not start again"

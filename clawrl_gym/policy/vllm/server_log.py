@@ -1,4 +1,4 @@
-"""What vLLM's log tells people: which phase of the start-up it is in, and why it died."""
+"""Reading of vLLM's log: the phase of the start-up, and the reason of its end."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _PROCESS = re.compile(r"^\(.*?pid=\d+\) ")
 _LEVEL = re.compile(r"^(INFO|WARNING|ERROR) [\d-]+ [\d:]+ \[[^\]]*\] ?")
 _ERROR = re.compile(r"^\s*([\w.]*(Error|Exception)\b|Value error,|error:|.*: error:)")
 _FATAL = ("EngineCore failed to start", "EngineCore encountered a fatal error")
-"""What vLLM says of its engine just before the error that this ended with."""
+"""Lines of vLLM just before the error that its engine ended with."""
 _SERVES = "Starting vLLM server"
 _ENDS = ("[shutdown]", "nanobind:")
-"""From here on everything follows from the end: nothing is its cause."""
+"""Marks from which on everything follows from the end: nothing there is its cause."""
 _ENGINE_GONE = ("engine core exited unexpectedly", "EngineDeadError")
 _GENERIC = ("Engine core initialization failed", *_ENGINE_GONE, "leaked", "CancelledError",
             "validation error for")  # fmt: skip
@@ -98,7 +98,7 @@ class ServerLog:
 
 
 def _errors(lines: Iterable[str]) -> list[str]:
-    """Those that say what went wrong, and not that something did."""
+    """Errors that say what went wrong, and not that something did."""
     return [line.strip() for line in lines if _ERROR.match(line) and not _is_any(_GENERIC, line)]
 
 
@@ -107,5 +107,5 @@ def _is_any(signs: Iterable[str], line: str) -> bool:
 
 
 def advice(words: str) -> str | None:
-    """What to change in the configuration, for the failures that configuration causes."""
+    """A change of the configuration, for the failures that configuration causes."""
     return next((cure for sign, cure in _ADVICE if sign in words), None)

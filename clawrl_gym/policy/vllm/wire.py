@@ -1,4 +1,4 @@
-"""What is sent to vLLM and comes back, in its words, and what it means in ours.
+"""Requests to vLLM and its answers, and their conversion.
 
 An answer that lacks log-probs or versions is an error and never repaired.
 """
@@ -33,7 +33,7 @@ class StreamEvent(GenerationEnd, total=False):
     """One event of /clawrl/stream: the prompt's ids first if it was rendered, then the reply's."""
 
     prompt_ids: list[int]
-    goes_on: bool
+    prefix_matched: bool
     """False: the prompt does not begin as asked for, and nothing is generated."""
     ids: list[int]
     logprobs: list[float | None]
@@ -42,21 +42,21 @@ class StreamEvent(GenerationEnd, total=False):
 
 
 class ReplyAnswer(GenerationEnd, total=False):
-    """What /clawrl/reply answers: the prompt's ids behind those that the client knows, then the
+    """Answer of /clawrl/reply: the prompt's ids behind those that the client knows, then the
     reply."""
 
     prompt_ids: list[int]
-    goes_on: bool
+    prefix_matched: bool
     """False: the prompt does not begin as asked for, comes whole, and nothing is generated."""
     ids: list[int]
     logprobs: list[float | None]
     text: str
     deltas: list[Delta] | None
-    """None where no parser was asked."""
+    """Deltas; None where no parser was asked."""
 
 
 def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> JsonObject:
-    """Of a request. `unspoken`: ids that are never sampled."""
+    """Sampling parameters of a request. `unspoken`: ids that are never sampled."""
     changed = sampling.changed
     params = {name: changed.pop(name) for name in ("temperature", "top_p", "max_tokens")}
     params["logprobs"] = 0  # of the sampled token only
@@ -119,26 +119,26 @@ class ReplyStream:
     """One reply while it is streamed: events in, pieces out, and the whole with the last."""
 
     def __init__(
-        self, prompt_ids: list[int], already: Sequence[Piece] = (), *, plain: bool
+        self, prompt_ids: list[int], resume_from: Sequence[Piece] = (), *, plain: bool
     ) -> None:
-        """`already`: pieces of the same reply from a stream that broke off. `plain`: the deltas
+        """`resume_from`: pieces of the same reply from a stream that broke off. `plain`: the deltas
         are all of the text."""
         self.version: int | None = None
-        """Of the adapter that samples it; None: vLLM says which weights do."""
+        """Version of the adapter that samples it; None: vLLM reports the weights' version."""
         self.prompt_ids = prompt_ids
         self.ended = False
-        self.sampled_ids_T = [token for piece in already for token in piece.ids_T]
-        self._logprobs_T = [logprob for piece in already for logprob in piece.logprobs_T]
-        self._versions_before_T = [version for piece in already for version in piece.versions_T]
+        self.sampled_ids_T = [token for piece in resume_from for token in piece.ids_T]
+        self._logprobs_T = [logprob for piece in resume_from for logprob in piece.logprobs_T]
+        self._versions_before_T = [version for piece in resume_from for version in piece.versions_T]
         if len(self._versions_before_T) != len(self.sampled_ids_T):
-            raise PolicyError("a reply without weight versions cannot be gone on with: ask anew")
-        self._text = [piece.delta.get("content", "") for piece in already] if plain else None
+            raise PolicyError("a reply without weight versions cannot be resumed: ask again")
+        self._text = [piece.delta.get("content", "") for piece in resume_from] if plain else None
 
     def piece(self, event: StreamEvent) -> Piece:
         """The piece in one event of /clawrl/stream, and the whole generation in the last."""
         if "prompt_ids" in event:
             self.prompt_ids = event["prompt_ids"]
-            self.ended = not event["goes_on"]
+            self.ended = not event["prefix_matched"]
             return Piece([], [], {}, prompt_ids_T=self.prompt_ids)
         delta: Delta = event.get("delta") or Delta()
         self.sampled_ids_T += event["ids"]
@@ -168,5 +168,5 @@ class ReplyStream:
 
 
 def _numbers(versions: list[str]) -> list[int]:
-    """Nothing when vLLM has not been told a number yet."""
+    """Version numbers; empty when vLLM has not been told one yet."""
     return [int(version) for version in versions if version.isdecimal()]

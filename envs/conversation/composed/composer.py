@@ -43,7 +43,7 @@ _AN = re.compile(r"(?<=\b)a (?=[aeiou])")
 _Work = Callable[[Facts], Answer]
 
 
-class Unfit(Exception):
+class NotApplicable(Exception):
     """These draws come to no conversation."""
 
 
@@ -88,9 +88,9 @@ class Composer:
         self._asked: set[str] = set()
 
     def tell(self, kind: str) -> None:
-        """Says a fact in the next message. Raises Unfit for one that is known."""
+        """Says a fact in the next message. Raises NotApplicable for one that is known."""
         if kind in self.facts:
-            raise Unfit
+            raise NotApplicable
         self.facts[kind] = self._fresh(kind)
         self._say_fact(kind, FACTS[kind].told)
         self._next.skills.append(f"tell:{kind}")
@@ -99,7 +99,7 @@ class Composer:
     def correct(self, kind: str) -> None:
         """Puts a fact right in the next message."""
         if kind not in self.facts or kind in self._former or kind in self._next.told:
-            raise Unfit
+            raise NotApplicable
         self._former[kind] = self.facts[kind]
         self.facts[kind] = self._fresh(kind)
         self._say_fact(kind, FACTS[kind].corrected, self._former[kind])
@@ -108,7 +108,7 @@ class Composer:
     def undo(self, kind: str) -> None:
         """Takes a correction back in the next message."""
         if kind not in self._former:
-            raise Unfit
+            raise NotApplicable
         wrong = self.facts[kind]
         self.facts[kind], self._former[kind] = self._former[kind], wrong
         self._say_fact(kind, UNDO, wrong)
@@ -117,18 +117,19 @@ class Composer:
     def distract(self, kind: str) -> None:
         """Mentions something like a fact that is none."""
         if kind not in self.facts or kind in self._lures or kind not in CORRECTED:
-            raise Unfit
+            raise NotApplicable
         self._lures[kind] = self._fresh(kind)
         text = self._pick(FACTS[kind].distracted)
         self._next.remarks.append(self._fill(text, v=FACTS[kind].word(self._lures[kind])))
         self._next.skills.append(f"distract:{kind}")
 
     def wish(self, *, told: bool = True) -> Held:
-        """Something about the form of all answers from now on. Raises Unfit where it clashes."""
+        """Something about the form of all answers from now on. Raises NotApplicable where it
+        clashes."""
         wish = WISHES[self._draw.pick(sorted(WISHES))]
         known = {held.name for wishes in self._wishes.values() for held in wishes}
         if wish.name in known or wish.clashes & known:
-            raise Unfit
+            raise NotApplicable
         held = Held(wish.name, self._draw.pick(wish.choices), told)
         self._wishes.setdefault(len(self._steps), []).append(held)
         if told:
@@ -143,7 +144,7 @@ class Composer:
 
     def ask(self, about: str | None = None) -> None:
         """A question that is worked out from facts, which are told with it where they are not
-        known. Raises Unfit where there is none that is new."""
+        known. Raises NotApplicable where there is none that is new."""
         draw = self._draw
         usable = [
             ask for ask in ASKS.values()
@@ -151,7 +152,7 @@ class Composer:
             and (ask.name not in self._asked or self._former.keys() & set(ask.needs))
         ]  # fmt: skip
         if not usable:
-            raise Unfit
+            raise NotApplicable
         ask = draw.pick(usable)
         for kind in ask.needs:
             if kind not in self.facts:
@@ -159,11 +160,11 @@ class Composer:
         self._put(ask, draw.between(ask.least, ask.most))
 
     def recall(self, kind: str) -> None:
-        """Ask for a fact itself. Raises Unfit for one that is said in the same message."""
+        """Ask for a fact itself. Raises NotApplicable for one that is said in the same message."""
         if kind not in self.facts or kind in self._next.told or f"recall:{kind}" in self._asked:
-            raise Unfit
+            raise NotApplicable
         if kind in self._former and self._next.skills and self._next.skills[-1].endswith(kind):
-            raise Unfit
+            raise NotApplicable
         self._asked.add(f"recall:{kind}")
         self._question(
             f"recall:{kind}", self._fill(self._pick(FACTS[kind].recalled)), {kind},
@@ -192,16 +193,16 @@ class Composer:
     def first_answer(self) -> None:
         """Asks for the first answer once more."""
         if not self._steps or len(self._steps[0].answers) != 1 or "first" in self._asked:
-            raise Unfit
+            raise NotApplicable
         if self._steps[0].read is not None or isinstance(self._steps[0].answers[0].value, str):
-            raise Unfit
+            raise NotApplicable
         self._asked.add("first")
         self._question("recall:first", self._pick(FIRST), {"first"}, self._steps[0].answers[0])
 
     def read_price(self) -> None:
         """Asks for a price that stands in a file."""
         if "listed" in self.facts:
-            raise Unfit
+            raise NotApplicable
         draw = self._draw
         path = f"prices/{draw.pick(STEMS)}.txt"
         prices = draw.some([n for n in range(3, 30) if n not in self.facts.values()], 3)
@@ -218,7 +219,7 @@ class Composer:
     def listed_cost(self) -> None:
         """A question that needs the price in the file, which is not repeated."""
         if "listed" not in self.facts or "listed" in self._asked:
-            raise Unfit
+            raise NotApplicable
         self._asked.add("listed")
         as_price = replace(ASKS["cost"], name="listed", needs=("listed",))
         price, k = int(self.facts["listed"]), self._draw.between(6, 19)
@@ -229,10 +230,10 @@ class Composer:
     def write(self, kinds: Sequence[str]) -> None:
         """Wants facts in a file."""
         if not kinds or not set(kinds) <= self.facts.keys() or set(kinds) & self._next.told:
-            raise Unfit
+            raise NotApplicable
         path = f"notes/{self._draw.pick(STEMS)}.txt"
         if self._next.write or path in self._written():
-            raise Unfit
+            raise NotApplicable
         nouns = listed([self._fill(FACTS[kind].noun) for kind in kinds])
         holds = tuple(recall(kind, self.facts) for kind in kinds)
         before = {**self.facts, **self._former}
@@ -244,12 +245,12 @@ class Composer:
         self._next.skills += [f"write:{kind}" for kind in kinds]
 
     def say(self) -> None:
-        """The next message is done. Raises Unfit where it does not come to a good one."""
+        """The next message is done. Raises NotApplicable where it does not come to a good one."""
         message = self._next
         if message.excepted is not None and not self._can_be_excepted(message):
-            raise Unfit
+            raise NotApplicable
         if not message.remarks and not message.questions:
-            raise Unfit
+            raise NotApplicable
         if message.stale and len(message.stale) == len(message.answers):
             self._refuse_near(message.answers, message.stale)
         if message.lured and len(message.lured) == len(message.answers):
@@ -290,7 +291,7 @@ class Composer:
     def _put(self, ask: Ask, k: int) -> None:
         answer = ask.answer(self.facts, k)
         if answer.value in answer.quotes or self._is_odd(answer):
-            raise Unfit
+            raise NotApplicable
         self._asked.add(ask.name)
         text = self._fill(self._pick(ask.asked), k=k)
         near = [self._near(ask.needs, lambda facts: ask.answer(facts, k), values)
@@ -309,7 +310,7 @@ class Composer:
     ) -> None:  # fmt: skip
         message = self._next
         if any(answer.value == other.value for other in message.answers):
-            raise Unfit
+            raise NotApplicable
         message.questions.append(text)
         message.skills.append(name)
         message.answers.append(answer)
@@ -333,7 +334,7 @@ class Composer:
 
     def _refuse_near(self, answers: Sequence[Answer], near: Sequence[Answer]) -> None:
         if accepts(answers, " and ".join(answer.said for answer in near)):
-            raise Unfit
+            raise NotApplicable
 
     def _can_be_excepted(self, message: _Message) -> bool:
         held = message.excepted
@@ -375,7 +376,7 @@ class Composer:
             value = FACTS[kind].draw(self._draw)
             if value not in taken and value != self._words["name"]:
                 return value
-        raise Unfit
+        raise NotApplicable
 
     def _written(self) -> set[str]:
         return {step.write.path for step in self._steps if step.write is not None}

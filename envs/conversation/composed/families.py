@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.conversation.composed.composer import Composer, Unfit
+from clawrl_gym.envs.conversation.composed.composer import Composer, NotApplicable
 from clawrl_gym.envs.conversation.composed.facts import CORRECTED
 from clawrl_gym.envs.conversation.composed.plan import Plan
 from clawrl_gym.envs.conversation.composed.speech import is_sound
@@ -24,7 +24,7 @@ class Family:
 
     name: str
     build: Callable[[Composer, Draw], None]
-    """Makes the messages. Raises Unfit."""
+    """Makes the messages. Raises NotApplicable."""
     heldout_only: bool = False
     alone: bool = False
     """True for one message, so that a question belongs to one split, as others' compositions do."""
@@ -34,7 +34,7 @@ class Family:
         composer = Composer(draw, split)
         try:
             self.build(composer, draw)
-        except Unfit:
+        except NotApplicable:
             return None
         plan = composer.plan()
         if plan.difficulty > MOST or not is_sound(plan):

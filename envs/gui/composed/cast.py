@@ -14,7 +14,7 @@ from clawrl_gym.envs.gui.apps.shop import FIRST_ORDER, PAYMENTS, Item, PlacedOrd
 from clawrl_gym.envs.gui.apps.tickets import CLOSED, PRIORITIES, WAITING, StoredTicket, TicketsWorld
 from clawrl_gym.envs.gui.apps.tickets import OPEN as IS_OPEN
 from clawrl_gym.envs.gui.composed.desk import Desk
-from clawrl_gym.envs.gui.composed.skill import Unfit
+from clawrl_gym.envs.gui.composed.skill import NotApplicable
 from clawrl_gym.envs.gui.families import settings, sheet
 from clawrl_gym.envs.gui.families.calendar import MONDAY
 from clawrl_gym.envs.gui.families.mail import LABELS
@@ -85,9 +85,9 @@ class Cast:
         )  # fmt: skip
 
     def taken(self, left: list[str]) -> str:
-        """A name that nothing has yet. Raises Unfit when all are taken."""
+        """A name that nothing has yet. Raises NotApplicable when all are taken."""
         if not left:
-            raise Unfit
+            raise NotApplicable
         return left.pop()
 
     def _calendar(self) -> CalendarWorld:

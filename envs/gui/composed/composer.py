@@ -15,11 +15,20 @@ from clawrl_gym.envs.gui.composed.cast import Cast
 from clawrl_gym.envs.gui.composed.desk import Desk, known_numbers, settled
 from clawrl_gym.envs.gui.composed.library import SKILLS
 from clawrl_gym.envs.gui.composed.lookups import LOOKUPS
-from clawrl_gym.envs.gui.composed.obstacles import OBSTACLES, Obstacle, blocked, deed_of, hedged
+from clawrl_gym.envs.gui.composed.obstacles import OBSTACLES, Obstacle, action_of, blocked, hedged
 from clawrl_gym.envs.gui.composed.open_page import draw_page
-from clawrl_gym.envs.gui.composed.plan import Deed, Part, Plan, Said, do, played
+from clawrl_gym.envs.gui.composed.plan import Action, Part, Plan, Said, do, played
 from clawrl_gym.envs.gui.composed.refs import REACHED, Refs, leads_to
-from clawrl_gym.envs.gui.composed.skill import Args, Found, Kind, Lookup, Ref, Skill, Unfit, Value
+from clawrl_gym.envs.gui.composed.skill import (
+    Args,
+    Found,
+    Kind,
+    Lookup,
+    NotApplicable,
+    Ref,
+    Skill,
+    Value,
+)
 from clawrl_gym.envs.gui.composed.skills.settings import OFF, ON
 from clawrl_gym.envs.gui.composed.values import DOUBLED, RECORDS, name_of, shown, values
 from clawrl_gym.envs.phrasing import Choices
@@ -50,7 +59,7 @@ _NEW: Mapping[Kind, Choices] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Twist:
+class Variant:
     """Additions to a part beside its skill."""
 
     hosts: tuple[str, ...] = ()
@@ -71,7 +80,7 @@ class Twist:
     """It ends a composition that has to belong to the split."""
 
 
-_PLAIN = Twist()
+_PLAIN = Variant()
 
 
 class Composer:
@@ -87,42 +96,45 @@ class Composer:
         self._parts: list[Part] = []
         self._made: list[Ref] = []
 
-    def add(self, twist: Twist = _PLAIN) -> None:
-        """A part more: mostly with what was made before. Raises Unfit where none comes about."""
-        if twist.hops:
-            twist = self._with_lookup(twist)
+    def add(self, variant: Variant = _PLAIN) -> None:
+        """A part more: mostly with what was made before. Raises NotApplicable where none comes
+        about."""
+        if variant.hops:
+            variant = self._with_lookup(variant)
         known = SKILLS if self._page is None else {name: SKILLS[name] for name in self._page.skills}
-        usable = [skill for skill in known.values() if _lends_itself(skill, twist)]
+        usable = [skill for skill in known.values() if _lends_itself(skill, variant)]
         before = self._parts[-1].skill if self._parts else ""
         made = {ref.kind for ref in self._made}
         going_on = [skill for skill in usable if made & set(skill.takes.values())]
-        if twist.holds:  # mostly what goes wrong when it is done once more
+        if variant.holds:  # mostly what goes wrong when it is done once more
             going_on = [skill for skill in usable if skill.blind is not None]
         for _ in range(_TRIES if usable else 0):
             skill = self._draw.pick(going_on if going_on and self._draw.below(3) else usable)
-            if skill.name != before and self._try(partial(self._part, skill, twist)):
+            if skill.name != before and self._try(partial(self._part, skill, variant)):
                 return
-        raise Unfit
+        raise NotApplicable
 
     def ask(self, hops: int) -> None:
-        """A question about what there is in the end, as the last part. Raises Unfit where none
-        comes about."""
+        """A question about what there is in the end, as the last part. Raises NotApplicable where
+        none comes about."""
         asked = [lookup for lookup in LOOKUPS.values() if lookup.asked]
         for _ in range(_TRIES):
             if self._try(partial(self._question, self._draw.pick(asked), hops)):
                 return
-        raise Unfit
+        raise NotApplicable
 
     def add_part(self, part: Part) -> None:
-        """Add a part that was made elsewhere, of deeds that are carried out. Raises Unfit."""
-        if not self._is_as_meant(part.deeds, refused=False) or not self._try(lambda: part):
-            raise Unfit
+        """Add a part that was made elsewhere, of actions that are carried out. Raises
+        NotApplicable."""
+        if not self._is_as_meant(part.actions, refused=False) or not self._try(lambda: part):
+            raise NotApplicable
 
     def plan(self) -> Plan:
-        """The whole. Raises Unfit where a near solution or leaving something out would pass."""
+        """The whole. Raises NotApplicable where a near solution or leaving something out would
+        pass."""
         plan = Plan(tuple(self._parts), self.refs.start, self.refs.now, self._page)
         if not plan.is_sound:
-            raise Unfit
+            raise NotApplicable
         return plan
 
     @property
@@ -144,91 +156,91 @@ class Composer:
         """Carry out a part; whether it changes something, or holds already, and slips show."""
         if part.said is None:
             before = self._settled(())
-            after = self._settled(part.deeds)
+            after = self._settled(part.actions)
             is_changed = after != before
             if is_changed is part.holds or self._settled(part.near) == after:
                 return False
             if part.misled and self._settled(part.spoils or part.blind) == after:
                 return False
-            self.refs.now = played(self.refs.now, part.deeds)
+            self.refs.now = played(self.refs.now, part.actions)
         self._parts.append(part)
         self._know_what_was_made(part)
         return True
 
-    def _settled(self, deeds: tuple[Deed, ...]) -> dict[str, object]:
-        """Relevant state after these deeds."""
+    def _settled(self, actions: tuple[Action, ...]) -> dict[str, object]:
+        """Relevant state after these actions."""
         known = known_numbers(self.refs.start)
-        return settled(played(self.refs.now, deeds).stored(), known)
+        return settled(played(self.refs.now, actions).stored(), known)
 
-    def _with_lookup(self, twist: Twist) -> Twist:
+    def _with_lookup(self, variant: Variant) -> Variant:
         """The twist with its last lookup chosen, so that all lookups are equally frequent."""
-        at_root = twist.decoy and twist.hops == 1
+        at_root = variant.decoy and variant.hops == 1
         ways = [way for way in LOOKUPS.values() if not at_root or way.of in DOUBLED]
         lookup = self._draw.pick(ways)
-        hops = twist.hops if lookup.of in REACHED else 1
-        return replace(twist, lookup=lookup.name, hops=hops)
+        hops = variant.hops if lookup.of in REACHED else 1
+        return replace(variant, lookup=lookup.name, hops=hops)
 
-    def _part(self, skill: Skill, twist: Twist) -> Part | None:
-        args = self._args(skill, twist)
+    def _part(self, skill: Skill, variant: Variant) -> Part | None:
+        args = self._args(skill, variant)
         if args is None:
             return None
         found = tuple(step for ref in args.values() for step in ref.chain)
-        if twist.last and not self._belongs(found, skill.name):
+        if variant.last and not self._belongs(found, skill.name):
             return None
-        deeds: tuple[Deed, ...] = (deed_of(skill, args),)
+        actions: tuple[Action, ...] = (action_of(skill, args),)
         tail = ""
-        if twist.obstacle:
-            put = blocked(self.refs, OBSTACLES[twist.obstacle], skill, args)
+        if variant.obstacle:
+            put = blocked(self.refs, OBSTACLES[variant.obstacle], skill, args)
             if put is None:
                 return None
-            args, deeds, tail = put
-        elif twist.hedge:
+            args, actions, tail = put
+        elif variant.hedge:
             tail = hedged(self.refs, _obstacle_of(skill), args)
-        elif twist.holds is not None:
+        elif variant.holds is not None:
             tail = self._draw.pick(_UNLESS[self._split])
-        if not self._is_as_meant(deeds, refused=twist.obstacle not in ("", "closed")):
+        if not self._is_as_meant(actions, refused=variant.obstacle not in ("", "closed")):
             return None
-        near = self._near(skill, args, deeds)
+        near = self._near(skill, args, actions)
         if near is None and self._page is not None:
             near = ()  # of a star there is nothing near: it is left out
         if near is None:
             return None
-        blind = _blind(skill, args, deeds, twist.obstacle)
-        spoils = _once_more(skill, args) if twist.holds else ()
+        blind = _blind(skill, args, actions, variant.obstacle)
+        spoils = _once_more(skill, args) if variant.holds else ()
         records = {name for name, kind in skill.takes.items() if kind in RECORDS}
         return Part(
             skill=skill.name,
             phrasings=skill.phrasings,
             words={name: ref.words for name, ref in args.items()},
-            deeds=deeds,
+            actions=actions,
             near=near,
             blind=blind,
             spoils=spoils,
-            misled=bool(spoils) or blind != deeds,
+            misled=bool(spoils) or blind != actions,
             found=found,
             uses=frozenset(f"{_kind(skill, name)} {args[name].value}" for name in records),
             tail=tail,
-            obstacles=int(bool(twist.obstacle)),
+            obstacles=int(bool(variant.obstacle)),
             decoys=sum(ref.decoys for ref in args.values()),
-            holds=bool(twist.holds),
+            holds=bool(variant.holds),
         )
 
-    def _args(self, skill: Skill, twist: Twist) -> dict[str, Ref] | None:
+    def _args(self, skill: Skill, variant: Variant) -> dict[str, Ref] | None:
         """One for each argument of the skill, no two of a kind the same."""
         draw, kinds = self._draw, skill.takes
-        lookup = LOOKUPS.get(twist.lookup)
+        lookup = LOOKUPS.get(variant.lookup)
         hidden = [name for name, kind in kinds.items() if lookup and leads_to(lookup, kind)]
         doubled = [name for name, kind in kinds.items() if kind in DOUBLED]
         deep = draw.pick(hidden) if hidden else ""
-        twin = (deep or draw.pick(doubled)) if twist.decoy else ""
+        twin = (deep or draw.pick(doubled)) if variant.decoy else ""
         args: dict[str, Ref] = {}
         for name, kind in kinds.items():
             given = {known: ref.value for known, ref in args.items()}
             ref = None
-            if name not in (deep, twin) and not twist.obstacle:
+            if name not in (deep, twin) and not variant.obstacle:
                 ref = self._on_page(kind) or self._made_before(kind)
             ref = ref or self.refs.draw_ref(
-                kind, given, lookup if name == deep else None, twist.hops * (name == deep),
+                kind, given, lookup if name == deep else None, variant.hops * (name == deep),
                 decoy=name == twin, fits=partial(self._stands_here, kind),
             )  # fmt: skip
             if ref is None or (kind, ref.value) in [(r.kind, r.value) for r in args.values()]:
@@ -259,23 +271,24 @@ class Composer:
         made = [ref for ref in made if ref.value in values(self.refs.now, kind, {})]
         return self._draw.pick(made) if made and self._draw.below(4) else None
 
-    def _is_as_meant(self, deeds: tuple[Deed, ...], *, refused: bool) -> bool:
-        """Whether the last deed is carried out, and the first only where nothing is in the way."""
+    def _is_as_meant(self, actions: tuple[Action, ...], *, refused: bool) -> bool:
+        """Whether the last action is carried out, and the first only where nothing is in the
+        way."""
         desk = self.refs.now.copy()
-        carried_out = [do(desk, deed) for deed in deeds]
+        carried_out = [do(desk, action) for action in actions]
         return carried_out[-1] and carried_out[0] is not refused
 
     def _near(
-        self, skill: Skill, args: Mapping[str, Ref], deeds: tuple[Deed, ...]
-    ) -> tuple[Deed, ...] | None:
-        """The deeds with another last one: one argument is something else of its kind."""
+        self, skill: Skill, args: Mapping[str, Ref], actions: tuple[Action, ...]
+    ) -> tuple[Action, ...] | None:
+        """The actions with another last one: one argument is something else of its kind."""
         names = list(skill.takes)
-        after, before = self._settled(deeds), self._settled(())
-        last = dict(deeds[-1][1])
+        after, before = self._settled(actions), self._settled(())
+        last = dict(actions[-1][1])
         for name in self._draw.some(names, len(names)):
             others = self._others(skill.takes[name], last, name)
             for other in self._draw.some(others, min(3, len(others))):
-                near = (*deeds[:-1], (skill.name, {**last, name: other}))
+                near = (*actions[:-1], (skill.name, {**last, name: other}))
                 if self._settled(near) not in (after, before):
                     return near
         return None
@@ -306,7 +319,7 @@ class Composer:
             skill=lookup.name,
             phrasings=lookup.phrasings,
             words={"x": ref.words, "lead": lead},
-            deeds=(),
+            actions=(),
             misled=blind != right,
             found=ref.chain,
             looks=((lookup.name, ref.value),),
@@ -335,20 +348,20 @@ class Composer:
 
 
 def _blind(
-    skill: Skill, args: Mapping[str, Ref], deeds: tuple[Deed, ...], obstacle: str
-) -> tuple[Deed, ...]:
+    skill: Skill, args: Mapping[str, Ref], actions: tuple[Action, ...], obstacle: str
+) -> tuple[Action, ...]:
     """Deeds of an agent that looks at nothing and reads no refusal."""
     if obstacle:
-        return deeds[1:] if obstacle == "closed" else deeds[:1]
+        return actions[1:] if obstacle == "closed" else actions[:1]
     return ((skill.name, {name: ref.guess for name, ref in args.items()}),)
 
 
-def _once_more(skill: Skill, args: Mapping[str, Ref]) -> tuple[Deed, ...]:
+def _once_more(skill: Skill, args: Mapping[str, Ref]) -> tuple[Action, ...]:
     """Deeds that do harm where the wanted state holds already; empty: no harm."""
     if skill.name == "switch_setting":
-        return (deed_of(skill, args, switch=OFF if args["switch"].value == ON else ON),)
+        return (action_of(skill, args, switch=OFF if args["switch"].value == ON else ON),)
     if skill.name == "set_count":
-        return (deed_of(skill, args, count=2 * int(args["count"].value)),)
+        return (action_of(skill, args, count=2 * int(args["count"].value)),)
     return ()
 
 
@@ -369,18 +382,18 @@ def _obstacle_of(skill: Skill) -> Obstacle:
     return next(one for one in OBSTACLES.values() if skill.name in one.skills)
 
 
-def _lends_itself(skill: Skill, twist: Twist) -> bool:
+def _lends_itself(skill: Skill, variant: Variant) -> bool:
     """Whether a skill can be asked for with this hidden, doubled, or in the way."""
     kinds = set(skill.takes.values())
-    if twist.hosts and skill.host not in twist.hosts:
+    if variant.hosts and skill.host not in variant.hosts:
         return False
-    if twist.obstacle:
-        return skill.name in OBSTACLES[twist.obstacle].skills
-    if twist.hedge:
+    if variant.obstacle:
+        return skill.name in OBSTACLES[variant.obstacle].skills
+    if variant.hedge:
         return any(skill.name in one.skills for one in OBSTACLES.values())
-    if twist.holds is not None:
+    if variant.holds is not None:
         return skill.settles
-    if twist.hops:
-        lookup = LOOKUPS[twist.lookup]
+    if variant.hops:
+        lookup = LOOKUPS[variant.lookup]
         return skill.name not in _UNHIDDEN and any(leads_to(lookup, kind) for kind in kinds)
-    return not twist.decoy or bool(kinds & DOUBLED)
+    return not variant.decoy or bool(kinds & DOUBLED)

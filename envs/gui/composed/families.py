@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.gui.composed.composer import Composer, Twist
+from clawrl_gym.envs.gui.composed.composer import Composer, Variant
 from clawrl_gym.envs.gui.composed.desk import HOSTS
 from clawrl_gym.envs.gui.composed.heldout import handover, unwind
 from clawrl_gym.envs.gui.composed.obstacles import OBSTACLES
 from clawrl_gym.envs.gui.composed.plan import Plan
-from clawrl_gym.envs.gui.composed.skill import Unfit
+from clawrl_gym.envs.gui.composed.skill import NotApplicable
 from clawrl_gym.envs.gui.composed.wording import plain_request, request
 from clawrl_gym.envs.task_ids import split_of_content
 
@@ -38,7 +38,7 @@ class Family:
 
     name: str
     build: Callable[[Composer, Draw], None]
-    """Adds the parts. Raises Unfit."""
+    """Adds the parts. Raises NotApplicable."""
     heldout_only: bool = False
     alone: bool = False
     """True for one skill, so that a request belongs to one split, as others' compositions do."""
@@ -54,7 +54,7 @@ class Family:
         try:
             self.build(composer, draw)
             plan = composer.plan()
-        except Unfit:
+        except NotApplicable:
             return None
         if plan.difficulty > MOST or len(plan.hosts) < self.applications:
             return None
@@ -72,13 +72,13 @@ def _single(composer: Composer, draw: Draw) -> None:
 
 def _chained(count: int, composer: Composer, draw: Draw) -> None:
     for i in range(count):
-        composer.add(Twist(last=i == count - 1 > 0))
+        composer.add(Variant(last=i == count - 1 > 0))
 
 
 def _chain(composer: Composer, draw: Draw) -> None:
     count, host = draw.between(2, 7), draw.pick(HOSTS)
     for i in range(count):
-        composer.add(Twist(hosts=(host,), last=i == count - 1))
+        composer.add(Variant(hosts=(host,), last=i == count - 1))
 
 
 def _across(composer: Composer, draw: Draw) -> None:
@@ -86,28 +86,28 @@ def _across(composer: Composer, draw: Draw) -> None:
     needs_fact = draw.below(2 * count)  # in half of the tasks one part does
     for i in range(count):
         others = tuple(host for host in HOSTS if host not in composer.last_hosts)
-        composer.add(Twist(hosts=others, hops=int(i == needs_fact), last=i == count - 1))
+        composer.add(Variant(hosts=others, hops=int(i == needs_fact), last=i == count - 1))
 
 
 def _discover(composer: Composer, draw: Draw) -> None:
     count = draw.between(1, 3)
     hidden = set(draw.some(range(count), draw.between(1, count)))
     for i in range(count):
-        composer.add(Twist(hops=draw.between(1, 3) if i in hidden else 0, last=i == count - 1))
+        composer.add(Variant(hops=draw.between(1, 3) if i in hidden else 0, last=i == count - 1))
 
 
 def _distract(composer: Composer, draw: Draw) -> None:
     count = draw.between(1, 3)
     doubled = set(draw.some(range(count), draw.between(1, count)))
     for i in range(count):
-        composer.add(Twist(hops=draw.below(2), decoy=i in doubled, last=i == count - 1))
+        composer.add(Variant(hops=draw.below(2), decoy=i in doubled, last=i == count - 1))
 
 
 def _hold(composer: Composer, draw: Draw) -> None:
     count = draw.between(3, 5)
     holding = set(draw.some(range(count), draw.between(1, count - 2)))
     for i in range(count):
-        composer.add(Twist(holds=i in holding, last=i == count - 1))
+        composer.add(Variant(holds=i in holding, last=i == count - 1))
 
 
 def _recover(composer: Composer, draw: Draw) -> None:
@@ -115,12 +115,12 @@ def _recover(composer: Composer, draw: Draw) -> None:
     blocked = set(draw.some(range(count), draw.between(1, min(2, count))))
     for i in range(count):
         obstacle = draw.pick(tuple(OBSTACLES)) if i in blocked else ""
-        composer.add(Twist(obstacle=obstacle, hedge=draw.below(2) == 0, last=i == count - 1))
+        composer.add(Variant(obstacle=obstacle, hedge=draw.below(2) == 0, last=i == count - 1))
 
 
 def _report(composer: Composer, draw: Draw) -> None:
     for _ in range(draw.between(0, 3)):
-        composer.add(Twist(hops=draw.below(2)))
+        composer.add(Variant(hops=draw.below(2)))
     composer.ask(draw.below(3))
 
 

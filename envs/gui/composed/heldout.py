@@ -5,8 +5,8 @@ from __future__ import annotations
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.gui.apps.shop import REASONS
 from clawrl_gym.envs.gui.composed.composer import Composer
-from clawrl_gym.envs.gui.composed.plan import Deed, Part
-from clawrl_gym.envs.gui.composed.skill import Kind, Unfit
+from clawrl_gym.envs.gui.composed.plan import Action, Part
+from clawrl_gym.envs.gui.composed.skill import Kind, NotApplicable
 from clawrl_gym.envs.gui.composed.values import is_closed
 from clawrl_gym.envs.phrasing import Phrasings
 
@@ -59,7 +59,7 @@ _ORDERS = Phrasings(
 
 
 def handover(composer: Composer, draw: Draw) -> None:
-    """Somebody goes, and somebody else takes over. Raises Unfit."""
+    """Somebody goes, and somebody else takes over. Raises NotApplicable."""
     refs = composer.refs
     now = refs.now
     with_events = draw.below(2) == 0
@@ -73,9 +73,9 @@ def handover(composer: Composer, draw: Draw) -> None:
         if with_events and x in event["guests"] and y not in event["guests"]
     ]  # fmt: skip
     if not tickets or (with_events and not events) or len(tickets) + len(events) < 2:
-        raise Unfit
-    deeds: list[Deed] = [("assign_ticket", {"ticket": t, "person": y}) for t in tickets]
-    deeds += [("invite_guest", {"event": event, "person": y}) for event in events]
+        raise NotApplicable
+    actions: list[Action] = [("assign_ticket", {"ticket": t, "person": y}) for t in tickets]
+    actions += [("invite_guest", {"event": event, "person": y}) for event in events]
     phrasings = _TICKETS_AND_EVENTS if with_events else _TICKETS_ONLY
     looks = (("ticket_of", x), *((("event_of", x),) if with_events else ()))
     composer.add_part(
@@ -83,50 +83,50 @@ def handover(composer: Composer, draw: Draw) -> None:
             skill="handover",
             phrasings=phrasings,
             words={"x": x, "y": y},
-            deeds=tuple(deeds),
-            near=_without_one(draw, deeds),
+            actions=tuple(actions),
+            near=_without_one(draw, actions),
             looks=looks,
             weight=_WEIGHT,
-            uses=frozenset(_used(deeds)),
+            uses=frozenset(_used(actions)),
         )
     )
 
 
 def unwind(composer: Composer, draw: Draw) -> None:
-    """Return an item that somebody has bought. Raises Unfit."""
+    """Return an item that somebody has bought. Raises NotApplicable."""
     orders = composer.refs.now.shop.get("orders", {})
     x = draw.pick(sorted({order["name"] for order in orders.values()}))
     reason = draw.pick(REASONS)
-    deeds: list[Deed] = []
+    actions: list[Action] = []
     for number, order in orders.items():
         if order["name"] == x and order["status"] == "open":
-            deeds.append(("cancel_order", {"order": number}))
+            actions.append(("cancel_order", {"order": number}))
         if order["name"] == x and order["status"] == "delivered":
-            deeds.append(("return_order", {"order": number, "fault": reason}))
-    if len({name for name, _ in deeds}) < 2:
-        raise Unfit
+            actions.append(("return_order", {"order": number, "fault": reason}))
+    if len({name for name, _ in actions}) < 2:
+        raise NotApplicable
     composer.add_part(
         Part(
             skill="unwind",
             phrasings=_ORDERS,
             words={"x": x, "r": reason},
-            deeds=tuple(deeds),
-            near=_without_one(draw, deeds),
+            actions=tuple(actions),
+            near=_without_one(draw, actions),
             looks=(("order_of", x),),
             weight=_WEIGHT,
-            uses=frozenset(_used(deeds)),
+            uses=frozenset(_used(actions)),
         )
     )
 
 
-def _without_one(draw: Draw, deeds: list[Deed]) -> tuple[Deed, ...]:
-    left_out = draw.below(len(deeds))
-    return tuple(deed for place, deed in enumerate(deeds) if place != left_out)
+def _without_one(draw: Draw, actions: list[Action]) -> tuple[Action, ...]:
+    left_out = draw.below(len(actions))
+    return tuple(action for place, action in enumerate(actions) if place != left_out)
 
 
-def _used(deeds: list[Deed]) -> set[str]:
+def _used(actions: list[Action]) -> set[str]:
     kinds = {"ticket": Kind.TICKET, "event": Kind.EVENT, "order": Kind.ORDER}
     return {
-        f"{kinds[name]} {value}" for _, args in deeds for name, value in args.items()
+        f"{kinds[name]} {value}" for _, args in actions for name, value in args.items()
         if name in kinds
     }  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from clawrl_gym.envs.gui.apps.calendar import CLOSE
-from clawrl_gym.envs.gui.composed.plan import Deed
+from clawrl_gym.envs.gui.composed.plan import Action
 from clawrl_gym.envs.gui.composed.refs import Refs
 from clawrl_gym.envs.gui.composed.skill import Kind, Ref, Skill, Value
 from clawrl_gym.envs.gui.composed.skills.calendar import overlapping
@@ -19,10 +19,10 @@ from clawrl_gym.envs.gui.composed.skills.sheet import place
 from clawrl_gym.envs.gui.composed.values import is_closed
 from clawrl_gym.envs.phrasing import Phrasings
 
-Given = dict[str, Ref]
+RefArgs = dict[str, Ref]
 """Arguments by name."""
-Put = Callable[[Refs, Skill, Given], "tuple[Given, tuple[Deed, ...], str] | None"]
-"""Puts it in the way: the arguments as the request has them, the deeds, and a word for the tail;
+Block = Callable[[Refs, Skill, RefArgs], "tuple[RefArgs, tuple[Action, ...], str] | None"]
+"""Puts it in the way: the arguments as the request has them, the actions, and a word for the tail;
 None where it does not fit."""
 
 
@@ -33,15 +33,15 @@ class Obstacle:
     skills: frozenset[str]
     tails: Phrasings
     """Clauses of the request about it."""
-    put: Put
+    block: Block
 
 
-def deed_of(skill: Skill, args: Mapping[str, Ref], **others: Value) -> Deed:
+def action_of(skill: Skill, args: Mapping[str, Ref], **others: Value) -> Action:
     """The use of a skill with these arguments, some of which may be others."""
     return skill.name, {**{name: ref.value for name, ref in args.items()}, **others}
 
 
-def _taken(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, ...], str] | None:
+def _taken(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Action, ...], str] | None:
     """The time is taken by another event."""
     now, start = refs.now, int(args["time"].value)
     event = now.calendar["events"][str(args["event"].value)] if "event" in args else None
@@ -67,10 +67,10 @@ def _taken(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, ..
     )  # fmt: skip
     if later is None:
         return None
-    return args, (deed_of(skill, args), deed_of(skill, args, time=later)), ""
+    return args, (action_of(skill, args), action_of(skill, args, time=later)), ""
 
 
-def _closed(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, ...], str] | None:
+def _closed(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Action, ...], str] | None:
     number = str(args["ticket"].value)
     known, now = refs.start.tickets["tickets"].get(number), refs.now.tickets["tickets"][number]
     if known is None or known != now or is_closed(refs.now, number):
@@ -78,10 +78,10 @@ def _closed(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, .
     for desk in (refs.start, refs.now):
         row = desk.tickets["tickets"][number]
         row["status"], row["reason"] = "closed", "solved"
-    return args, (("reopen_ticket", {"ticket": number}), deed_of(skill, args)), ""
+    return args, (("reopen_ticket", {"ticket": number}), action_of(skill, args)), ""
 
 
-def _scarce(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, ...], str] | None:
+def _scarce(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Action, ...], str] | None:
     """There are fewer."""
     item = str(args["item"].value)
     held = max(desk.shop.get("basket", {}).get(item, 0) for desk in (refs.start, refs.now))
@@ -91,10 +91,10 @@ def _scarce(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, .
         return None
     for desk in (refs.start, refs.now):
         desk.shop["items"][item]["stock"] = left
-    return args, (deed_of(skill, args), deed_of(skill, args, count=left)), ""
+    return args, (action_of(skill, args), action_of(skill, args, count=left)), ""
 
 
-def _locked(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, ...], str] | None:
+def _locked(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Action, ...], str] | None:
     """Lock a cell with another one on its right."""
     path = str(args["cell"].value)
     sheet, _, column = place(refs.now, path)
@@ -103,15 +103,15 @@ def _locked(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, .
     for desk in (refs.start, refs.now):
         place(desk, path)[0]["locked"].append(cell_name_of(desk, path))
     right = f"{path.rpartition('/')[0]}/{sheet['rows'][0][2]}"
-    return args, (deed_of(skill, args), deed_of(skill, args, cell=right)), ""
+    return args, (action_of(skill, args), action_of(skill, args, cell=right)), ""
 
 
-def _unknown(refs: Refs, skill: Skill, args: Given) -> tuple[Given, tuple[Deed, ...], str] | None:
+def _unknown(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Action, ...], str] | None:
     """The shop does not know the coupon, and knows another one."""
     real = str(args["coupon"].value)
     wrong = refs.cast.taken(refs.cast.words)
     args = {**args, "coupon": Ref(Kind.COUPON, wrong, f'"{wrong}"', wrong)}
-    return args, (deed_of(skill, args), deed_of(skill, args, coupon=real)), real
+    return args, (action_of(skill, args), action_of(skill, args, coupon=real)), real
 
 
 OBSTACLES: Mapping[str, Obstacle] = MappingProxyType(
@@ -177,16 +177,16 @@ OBSTACLES: Mapping[str, Obstacle] = MappingProxyType(
 
 
 def blocked(
-    refs: Refs, obstacle: Obstacle, skill: Skill, args: Given
-) -> tuple[Given, tuple[Deed, ...], str] | None:
-    """Arguments, deeds and the request's clause with the obstacle in the way."""
-    put = obstacle.put(refs, skill, args)
+    refs: Refs, obstacle: Obstacle, skill: Skill, args: RefArgs
+) -> tuple[RefArgs, tuple[Action, ...], str] | None:
+    """Arguments, actions and the request's clause with the obstacle in the way."""
+    put = obstacle.block(refs, skill, args)
     if put is None:
         return None
     return put[0], put[1], refs.draw.pick(obstacle.tails.of(refs.split)).format(w=put[2])
 
 
-def hedged(refs: Refs, obstacle: Obstacle, args: Given) -> str:
+def hedged(refs: Refs, obstacle: Obstacle, args: RefArgs) -> str:
     """Clause of a request about an obstacle that is not there."""
     other = next(
         (code for code in refs.now.shop.get("coupons", {}) if code != args["coupon"].value), ""

@@ -20,8 +20,8 @@ from clawrl_gym.envs.gui.task import Step
 from clawrl_gym.envs.phrasing import Phrasings
 
 NOT_DONE = (Refused, LookupError, ValueError)
-"""Errors of a deed that is refused, or whose object is gone, or is no such thing."""
-Deed = tuple[str, Args]
+"""Errors of a action that is refused, or whose object is gone, or is no such thing."""
+Action = tuple[str, Args]
 """A skill that is used, and with what."""
 
 
@@ -47,15 +47,15 @@ class Part:
     phrasings: Phrasings
     words: Mapping[str, str]
     """The arguments as the request says them."""
-    deeds: tuple[Deed, ...]
+    actions: tuple[Action, ...]
     """The oracle's, with what is refused at first."""
-    near: tuple[Deed, ...] = ()
+    near: tuple[Action, ...] = ()
     """The same in a wrong but near solution."""
-    blind: tuple[Deed, ...] = ()
+    blind: tuple[Action, ...] = ()
     """The same by an agent that looks at nothing but names in the request."""
     glances: tuple[tuple[str, Value], ...] = ()
     """Lookups, and of what, by an agent that looks nothing else up: those of a question."""
-    spoils: tuple[Deed, ...] = ()
+    spoils: tuple[Action, ...] = ()
     """Deeds that replace `blind` where the wanted state holds already; empty: `blind` as it is."""
     misled: bool = False
     """Whether doing that is wrong."""
@@ -88,7 +88,7 @@ class Part:
         """Hosts of the applications in which something is looked up or done."""
         looked = {LOOKUPS[found.lookup].host for found in self.found}
         asked = set() if self.said is None else {self.said.host}
-        return frozenset(looked | asked | {SKILLS[name].host for name, _ in self.deeds})
+        return frozenset(looked | asked | {SKILLS[name].host for name, _ in self.actions})
 
     def depends_on(self, other: Part) -> bool:
         """Whether it works with what the other makes, or works with, too."""
@@ -172,24 +172,24 @@ class Plan:
             said = part.said or said
         return (*turns, ending(None if said is None else said.blind))
 
-    def _turns(self, wrong: Part | None, slip: Sequence[Deed], last: str | None) -> Turns:
-        """The oracle's turns with other deeds in one part."""
+    def _turns(self, wrong: Part | None, slip: Sequence[Action], last: str | None) -> Turns:
+        """The oracle's turns with other actions in one part."""
         desk = self.start.copy()
         turns: list[tuple[Step, ...]] = []
         for part in self.parts:
             looks = (*((found.lookup, found.of) for found in part.found), *part.looks)
             turns += _pages(desk, looks)
             is_wrong = part is wrong
-            deeds = slip if is_wrong else part.deeds
-            way = self._way(desk, deeds, blindly=is_wrong and part.holds)
+            actions = slip if is_wrong else part.actions
+            way = self._way(desk, actions, blindly=is_wrong and part.holds)
             turns += way[:-1] if part.holds and not is_wrong else way
         return (*turns, ending(last))
 
-    def _way(self, desk: Desk, deeds: Sequence[Deed], *, blindly: bool) -> list[tuple[Step, ...]]:
-        """The turns of these deeds, which are carried out on the desk. `blindly`: as is done by who
-        does not look whether it is so already."""
+    def _way(self, desk: Desk, actions: Sequence[Action], *, blindly: bool) -> list[tuple[Step, ...]]:
+        """The turns of these actions, which are carried out on the desk. `blindly`: as is done by
+        who does not look whether it is so already."""
         turns: list[tuple[Step, ...]] = []
-        for name, args in deeds:
+        for name, args in actions:
             skill = SKILLS[name]
             steps = skill.blind if blindly and skill.blind is not None else skill.steps
             with suppress(*NOT_DONE):
@@ -206,8 +206,8 @@ class Plan:
         if not all(_is_steady(one, desk) for one in found for desk in (self.start, self.end)):
             return False
         end = self._left(self.end)
-        deeds = [deed for part in self.parts for deed in part.deeds]
-        if self._left(played(self.start, deeds)) != end:
+        actions = [action for part in self.parts for action in part.actions]
+        if self._left(played(self.start, actions)) != end:
             return False
         return all(self._left(played(self.start, slip)) != end for slip in self._slips())
 
@@ -219,13 +219,13 @@ class Plan:
         """Likewise of what is stored, to be compared."""
         return settled(desk.stored(), known_numbers(self.start))
 
-    def _slips(self) -> Iterator[list[Deed]]:
+    def _slips(self) -> Iterator[list[Action]]:
         for wrong in self.parts:
             slips = [wrong.near, *([] if wrong.holds else [()])]
             slips += [wrong.spoils or wrong.blind] if wrong.misled else []
             for slip in [] if wrong.said is not None else slips:
                 yield [
-                    deed for part in self.parts for deed in (slip if part is wrong else part.deeds)
+                    action for part in self.parts for action in (slip if part is wrong else part.actions)
                 ]
 
 
@@ -234,17 +234,17 @@ def ending(said: str | None) -> tuple[Step, ...]:
     return done() if said is None else answer(said)
 
 
-def played(start: Desk, deeds: Sequence[Deed]) -> Desk:
-    """The desk after these deeds; a refused one has no effect, and the next one follows."""
+def played(start: Desk, actions: Sequence[Action]) -> Desk:
+    """The desk after these actions; a refused one has no effect, and the next one follows."""
     desk = start.copy()
-    for deed in deeds:
-        do(desk, deed)
+    for action in actions:
+        do(desk, action)
     return desk
 
 
-def do(desk: Desk, deed: Deed) -> bool:
+def do(desk: Desk, action: Action) -> bool:
     """Whether it was carried out."""
-    name, args = deed
+    name, args = action
     try:
         SKILLS[name].does(desk, args)
     except NOT_DONE:

@@ -15,7 +15,7 @@ Value = str | int
 Args = Mapping[str, Value]
 
 
-class Unfit(Exception):
+class NotApplicable(Exception):
     """These draws come to no task; others may."""
 
 

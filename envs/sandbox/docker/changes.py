@@ -84,7 +84,7 @@ class ContainerChanges(Protocol):
         """Paths to remove before anything is unpacked."""
         ...
 
-    def pack(self, parcel: ChangesArchive) -> None:
+    def pack(self, sink: ChangesArchive) -> None:
         """Everything that is there and changed, folders before what they hold."""
         ...
 
@@ -102,10 +102,10 @@ def copy_changes(
         if run(f"command rm -rf -- {paths}") != 0:
             raise SandboxError("could not delete in a fresh sandbox what was deleted in the old")
     with tempfile.TemporaryFile() as packed:
-        parcel = ChangesArchive(packed, disk_bytes + _SPARE_BYTES)
-        with parcel.archive:
-            changes.pack(parcel)
-        if parcel.count:
+        sink = ChangesArchive(packed, disk_bytes + _SPARE_BYTES)
+        with sink.archive:
+            changes.pack(sink)
+        if sink.count:
             packed.seek(0)
             archive.put(new, "/", packed, "could not carry files into a fresh sandbox")
 
@@ -125,17 +125,17 @@ class LayerChanges:
     def deleted(self) -> tuple[str, ...]:
         return tuple(path for path, status in self._entries if self._hides(path, status))
 
-    def pack(self, parcel: ChangesArchive) -> None:
+    def pack(self, sink: ChangesArchive) -> None:
         for path, status in self._entries:
             if stat.S_IFMT(status.st_mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
                 continue
-            member = parcel.archive.gettarinfo(self._folder + path, path.lstrip("/"))
+            member = sink.archive.gettarinfo(self._folder + path, path.lstrip("/"))
             if member.isreg():
                 with Path(self._folder + path).open("rb") as content:
-                    parcel.add(member, content)
+                    sink.add(member, content)
             else:
-                parcel.add(member, None)
-        _pack_volumes(self._container, self._volumes, parcel)
+                sink.add(member, None)
+        _pack_volumes(self._container, self._volumes, sink)
 
     def _walk(self, folder: str) -> Iterator[tuple[str, os.stat_result]]:
         with os.scandir(self._folder + folder) as entries:
@@ -185,7 +185,7 @@ class EngineChanges:
         self._left = [(path, kind) for path, kind in copied if kind != _DELETED]
         self.deleted = tuple(path for path, kind in copied if kind == _DELETED)
 
-    def pack(self, parcel: ChangesArchive) -> None:
+    def pack(self, sink: ChangesArchive) -> None:
         packed_paths: set[str] = set()
         paths = [*(path for path, _ in self._left), *self.deleted]
         parents = {posixpath.dirname(path) for path in paths}
@@ -195,15 +195,15 @@ class EngineChanges:
             folder_only = kind == _CHANGED and path in parents
             for member, content in _members(self._container, path, folder_only=folder_only):
                 packed_paths.add(f"/{member.name}")
-                parcel.add(member, content)
-        _pack_volumes(self._container, self._volumes, parcel)
+                sink.add(member, content)
+        _pack_volumes(self._container, self._volumes, sink)
 
 
-def _pack_volumes(container: str, volumes: tuple[str, ...], parcel: ChangesArchive) -> None:
+def _pack_volumes(container: str, volumes: tuple[str, ...], sink: ChangesArchive) -> None:
     """All of them: what changed in a volume is listed nowhere."""
     for path in volumes:
         for member, content in _members(container, path, folder_only=False):
-            parcel.add(member, content)
+            sink.add(member, content)
 
 
 def _members(

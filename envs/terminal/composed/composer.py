@@ -17,7 +17,7 @@ from clawrl_gym.envs.terminal.composed.heldout import log_folder, messy_folder
 from clawrl_gym.envs.terminal.composed.library import HELDOUT_SKILLS, SKILLS
 from clawrl_gym.envs.terminal.composed.notes import Notes
 from clawrl_gym.envs.terminal.composed.obstacles import OF_SOURCES, fits, put
-from clawrl_gym.envs.terminal.composed.plan import Deed, Part, Plan, played, same
+from clawrl_gym.envs.terminal.composed.plan import Action, Part, Plan, played, same
 from clawrl_gym.envs.terminal.composed.skill import TEXTS, Args, Kind, Skill
 from clawrl_gym.envs.terminal.composed.sources import CONTENTS, ENDINGS, folder_files
 from clawrl_gym.envs.terminal.composed.tables import VARIABLES
@@ -33,7 +33,7 @@ _BLIND: Mapping[str, str] = MappingProxyType(
 """Value that an agent takes without looking, by argument."""
 
 
-class Unfit(Exception):
+class NotApplicable(Exception):
     """This draw gives no task; another one may."""
 
 
@@ -52,7 +52,7 @@ class Composer:
         self._guesses: dict[str, str] = {}
         self._rules: dict[str, str] = {}
         self._parts: list[Part] = []
-        self._before: list[Deed] = []
+        self._before: list[Action] = []
         """Deeds before the part that is being made."""
         self.hidden = self.obstacles = self.decoys = 0
         for name in draw.some(VARIABLES, 3):
@@ -62,12 +62,13 @@ class Composer:
     def name(self, ending: str = "") -> str:
         """A new name, with a stem that no other has."""
         if not self._stems:
-            raise Unfit
+            raise NotApplicable
         stem = self._stems.pop(self._draw.below(len(self._stems)))
         return f"{stem}.{ending}" if ending else stem
 
     def add(self, hide: str = "", obstacle: str = "", *, last: bool = False) -> None:
-        """One part more: mostly with what was made before. Raises Unfit where none comes about.
+        """One part more: mostly with what was made before. Raises NotApplicable where none comes
+        about.
 
         `last`: of a composition that has to belong to the split.
         """
@@ -83,7 +84,7 @@ class Composer:
             skill = self._draw.pick(going_on if going_on and self._draw.below(8) else usable)
             if self._try(skill, hide, obstacle):
                 return
-        raise Unfit
+        raise NotApplicable
 
     def _belongs(self, skill: Skill) -> bool:
         """Whether the composition that ends with this skill is one of the split."""
@@ -92,12 +93,13 @@ class Composer:
         )
 
     def add_heldout(self, name: str, hide: str = "", obstacle: str = "") -> None:
-        """A part with this skill of a held-out family. Raises Unfit where none comes about."""
+        """A part with this skill of a held-out family. Raises NotApplicable where none comes
+        about."""
         skill = HELDOUT_SKILLS[name]
         for _ in range(_TRIES):
             if self._try(skill, hide, obstacle):
                 return
-        raise Unfit
+        raise NotApplicable
 
     def add_file(self, path: str, content: bytes) -> None:
         """Add a file to the folder that the task begins with."""
@@ -105,34 +107,35 @@ class Composer:
         self._now.add(path, content)
 
     def distract(self) -> None:
-        """One decoy: what looks like something that is needed, and is not. Raises Unfit."""
+        """One decoy: what looks like something that is needed, and is not. Raises NotApplicable."""
         sources = [path for path in self._start.files if path in self._kinds]
         if self._notes.add_decoy():
             self.decoys += 1
             return
         if not sources:
-            raise Unfit
+            raise NotApplicable
         stem, dot, ending = self._draw.pick(sources).rpartition(".")
         if not dot:
-            raise Unfit
+            raise NotApplicable
         name = self._draw.pick(("{s}-old.{e}", "{s}.{e}.bak", "{s}2.{e}", "copy-of-{s}.{e}"))
         folder, stem = posixpath.split(stem)
         decoy = posixpath.join(folder, name.format(s=stem, e=ending))
         if folder or decoy in self._start.files:
-            raise Unfit
+            raise NotApplicable
         self.add_file(decoy, text(self._draw.lines(3, 6)))
         self.decoys += 1
 
     def plan(self) -> Plan:
-        """The whole. Raises Unfit where a near solution or leaving something out would pass."""
+        """The whole. Raises NotApplicable where a near solution or leaving something out would
+        pass."""
         for path, content in self._notes.files():
             self.add_file(path, content)
         plan = Plan(
             tuple(self._parts), self._start, self._now, self.hidden, self.obstacles, self.decoys
         )
-        ends = (played(plan.start, deeds) for deeds in plan.near())
+        ends = (played(plan.start, actions) for actions in plan.near())
         if any(same(end, plan.end) for end in ends):
-            raise Unfit
+            raise NotApplicable
         return plan
 
     def _try(self, skill: Skill, hide: str, obstacle: str) -> bool:
@@ -158,7 +161,7 @@ class Composer:
             )
         if given.get("a") in self._rules:
             given["rules"] = self._rules[given["a"]]
-            self._before.append(Deed(f"cat {given['a']}/LAYOUT.md"))
+            self._before.append(Action(f"cat {given['a']}/LAYOUT.md"))
         if skill.name == "file_away" and given["a"] in self._words:
             return None  # its new place would give its name away
         if skill.second is not None:
@@ -176,8 +179,8 @@ class Composer:
         follows = bool(self._parts) and given.get("a", "/") == self._parts[-1].args.get("b")
         part = Part(skill, args, own[1], words, tail, tuple(self._before), guessed, follows)
         before = self._now
-        self._now = played(before, [part.deed()])
-        slips = (before, played(before, [part.deed(**part.near)]))
+        self._now = played(before, [part.action()])
+        slips = (before, played(before, [part.action(**part.near)]))
         if any(same(slip, self._now) for slip in slips):
             return None
         self._know_what_was_made(skill, args)
@@ -242,13 +245,13 @@ class Composer:
         folder, ending = self.name(), draw.pick(ENDINGS[kind])
         contents = sorted((CONTENTS[kind](draw) for _ in range(4)), key=len)
         if len(contents[-1]) == len(contents[-2]):
-            raise Unfit
+            raise NotApplicable
         paths = [f"{folder}/{self.name(ending)}" for _ in contents]
         for path, content in zip(draw.some(paths, 4), contents, strict=True):
             self.add_file(path, content)
         path = next(p for p in paths if self._now.files[p].content == contents[-1])
         words = self._notes.largest_of(folder)
-        self._before.append(Deed(f"ls -lS {folder}"))
+        self._before.append(Action(f"ls -lS {folder}"))
         self._words[path] = words
         self._guesses[path] = draw.pick(paths)
         self._kinds[path] = kind
@@ -256,7 +259,7 @@ class Composer:
 
     def _hide(self, path: str, note: tuple[str, str], guess: str) -> None:
         words, look = note
-        self._before.append(Deed(look))
+        self._before.append(Action(look))
         self._words[path] = words
         self._guesses[path] = guess
 
@@ -285,7 +288,7 @@ class Composer:
             return words, "", guessed
         key = skill.hideable
         letter, tail, look = self._notes.value(key, args[key])
-        self._before.append(Deed(look))
+        self._before.append(Action(look))
         words[key] = letter
         guessed[key] = _BLIND.get(key) or self._draw.pick(WORDS)
         return words, tail, guessed
@@ -295,7 +298,7 @@ class Composer:
             commands = put(obstacle, args, self._start, self._now)
             for command, effect in commands:
                 effect(self._now)
-                self._before.append(Deed(command, effect))
+                self._before.append(Action(command, effect))
 
     def _know_what_was_made(self, skill: Skill, args: Args) -> None:
         if skill.makes is not None:

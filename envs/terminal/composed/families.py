@@ -14,7 +14,7 @@ from types import MappingProxyType
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.task_ids import split_of_content
-from clawrl_gym.envs.terminal.composed.composer import Composer, Unfit
+from clawrl_gym.envs.terminal.composed.composer import Composer, NotApplicable
 from clawrl_gym.envs.terminal.composed.obstacles import OBSTACLES
 from clawrl_gym.envs.terminal.composed.plan import Plan
 from clawrl_gym.envs.terminal.composed.wording import plain_request, request
@@ -44,7 +44,7 @@ class Family:
 
     name: str
     build: Callable[[Composer, Draw], None]
-    """Adds the parts. Raises Unfit."""
+    """Adds the parts. Raises NotApplicable."""
     heldout_only: bool = False
     plain: bool = False
     """Said plainly: the text has the order of the work, and training's wording in both splits."""
@@ -55,7 +55,7 @@ class Family:
         try:
             self.build(composer, draw)
             plan = composer.plan()
-        except Unfit:
+        except NotApplicable:
             return None
         if plan.difficulty > _MOST:
             return None

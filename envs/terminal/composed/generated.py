@@ -53,7 +53,7 @@ def make_task(task_id: str) -> Task:
     parsed = parse_id(task_id, _ALL_FAMILIES, heldout_only=HELDOUT_FAMILIES)
     composed = compose(parsed.family, parsed.split, parsed.number)
     plan = composed.plan
-    solution = tuple(deed.command for deed in plan.deeds)
+    solution = tuple(action.command for action in plan.actions)
     return Task(
         id=task_id,
         family=parsed.family,

@@ -15,7 +15,7 @@ def _nothing(world: World) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Action:
     """One command with what it does to the folder."""
 
     command: str
@@ -40,7 +40,7 @@ class Part:
     """The arguments as the request says them."""
     tail: str = ""
     """Clause that the request adds: ", where N is ..."."""
-    before: tuple[Deed, ...] = ()
+    before: tuple[Action, ...] = ()
     """Deeds that look at something, or put it right, before."""
     guessed: Args = field(default_factory=dict)
     """Arguments of an agent that does not look."""
@@ -58,9 +58,9 @@ class Part:
         makes = {other.args.get("b") or other.args.get("c") or other.args.get("a")}
         return bool(uses & makes)
 
-    def deed(self, **changes: str) -> Deed:
+    def action(self, **changes: str) -> Action:
         args = {**self.args, **changes}
-        return Deed(self.skill.command_of(args), lambda world: self.skill.effect(world, args))
+        return Action(self.skill.command_of(args), lambda world: self.skill.effect(world, args))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,29 +82,29 @@ class Plan:
         return skills + self.hidden + self.obstacles + self.decoys
 
     @property
-    def deeds(self) -> list[Deed]:
+    def actions(self) -> list[Action]:
         """The oracle's. What was looked at once is known."""
-        deeds: list[Deed] = []
+        actions: list[Action] = []
         for part in self.parts:
-            deeds += [deed for deed in part.before if not deed.looks or deed not in deeds]
-            deeds.append(part.deed())
-        return deeds
+            actions += [action for action in part.before if not action.looks or action not in actions]
+            actions.append(part.action())
+        return actions
 
-    def near(self) -> Iterable[list[Deed]]:
+    def near(self) -> Iterable[list[Action]]:
         """Wrong but near solutions: one thing is done wrongly, or left out."""
         for wrong in self.parts:
-            for slip in (wrong.deed(**wrong.near), None):
-                parts = ((p, slip if p is wrong else p.deed()) for p in self.parts)
-                yield [d for p, deed in parts for d in (*p.before, deed) if d is not None]
+            for slip in (wrong.action(**wrong.near), None):
+                parts = ((p, slip if p is wrong else p.action()) for p in self.parts)
+                yield [d for p, action in parts for d in (*p.before, action) if d is not None]
 
 
-def played(start: World, deeds: Sequence[Deed]) -> World:
+def played(start: World, actions: Sequence[Action]) -> World:
     """The world after these deeds. A deed that is refused, or cannot make sense of what it meets,
     has no effect, and the next one follows."""
     world = start.copy()
-    for deed in deeds:
+    for action in actions:
         with suppress(Refused, ValueError, LookupError):
-            deed.effect(world)
+            action.effect(world)
     return world
 
 

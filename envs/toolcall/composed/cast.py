@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.titles import MEETING_TITLES, TICKET_TITLES
-from clawrl_gym.envs.toolcall.composed.skill import Kind, Unfit, Value
+from clawrl_gym.envs.toolcall.composed.skill import Kind, NotApplicable, Value
 from clawrl_gym.envs.toolcall.office.world import (
     DAYS,
     HOURS,
@@ -49,11 +49,11 @@ class Cast:
         self._store()
 
     def title(self, kind: Kind) -> str:
-        """A new one. Raises Unfit when all are taken."""
+        """A new one. Raises NotApplicable when all are taken."""
         return self._taken(self.titles[kind])
 
     def new_id(self, letter: str) -> str:
-        """Raises Unfit when all are taken."""
+        """Raises NotApplicable when all are taken."""
         return f"{letter}{self._taken(self._numbers[letter])}"
 
     def slot(self, room: str) -> tuple[str, int]:
@@ -64,7 +64,7 @@ class Cast:
 
     def _taken(self, left: list[T]) -> T:
         if not left:
-            raise Unfit
+            raise NotApplicable
         return left.pop(self._draw.below(len(left)))
 
     def _ids(self, letter: str, count: int) -> list[str]:

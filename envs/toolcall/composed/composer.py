@@ -21,7 +21,7 @@ from clawrl_gym.envs.toolcall.composed.obstacles import MISSPELT, OBSTACLES, cal
 from clawrl_gym.envs.toolcall.composed.plan import Part, Plan, Verdict, played, succeeds
 from clawrl_gym.envs.toolcall.composed.refs import DECOYED, Refs
 from clawrl_gym.envs.toolcall.composed.rules import RULES, Mode, Rule
-from clawrl_gym.envs.toolcall.composed.skill import Found, Kind, Question, Ref, Skill, Unfit
+from clawrl_gym.envs.toolcall.composed.skill import Found, Kind, NotApplicable, Question, Ref, Skill
 from clawrl_gym.envs.toolcall.families.family import CallSpec
 from clawrl_gym.envs.toolcall.office.world import Office
 
@@ -47,7 +47,7 @@ _NEW: Mapping[Kind, Choices] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Twist:
+class Variant:
     """Additions to a part beside its skill."""
 
     hops: int = 0
@@ -64,7 +64,7 @@ class Twist:
     """It ends a composition that has to belong to the split."""
 
 
-_PLAIN = Twist()
+_PLAIN = Variant()
 
 
 class Composer:
@@ -80,22 +80,23 @@ class Composer:
         self._rules: list[tuple[Rule, str]] = []
         """Rules with their words."""
 
-    def add(self, twist: Twist = _PLAIN) -> None:
-        """A part more: mostly with what was made before. Raises Unfit where none comes about."""
-        if twist.hops:
-            twist = self._with_lookup(twist)
-        usable = [skill for skill in ACTIONS.values() if _lends_itself(skill, twist)]
+    def add(self, variant: Variant = _PLAIN) -> None:
+        """A part more: mostly with what was made before. Raises NotApplicable where none comes
+        about."""
+        if variant.hops:
+            variant = self._with_lookup(variant)
+        usable = [skill for skill in ACTIONS.values() if _lends_itself(skill, variant)]
         before = self._parts[-1].skill if self._parts else ""
         made = {ref.kind for ref in self._made}
         going_on = [skill for skill in usable if made & set(skill.takes.values())]
         for _ in range(_TRIES):
             skill = self._draw.pick(going_on if going_on and self._draw.below(4) else usable)
-            if skill.name != before and self._try(partial(self._part, skill, twist)):
+            if skill.name != before and self._try(partial(self._part, skill, variant)):
                 return
-        raise Unfit
+        raise NotApplicable
 
     def add_ruled(self, verdict: Verdict, *, last: bool) -> None:
-        """A part that one of the rules is about. Raises Unfit where none comes about."""
+        """A part that one of the rules is about. Raises NotApplicable where none comes about."""
         draw = self._draw
         mode: Mode = "forbids" if verdict == "forbidden" else "asks"
         if verdict == "allowed":
@@ -103,12 +104,13 @@ class Composer:
         rule = draw.pick(list(RULES.values()))
         self._rules.append((rule, rule.text(mode, draw.below(100), self._split)))
         for _ in range(4 * _TRIES):
-            if self._try(partial(self._ruled, rule, verdict, Twist(last=last))):
+            if self._try(partial(self._ruled, rule, verdict, Variant(last=last))):
                 return
-        raise Unfit
+        raise NotApplicable
 
     def add_rules(self, count: int) -> None:
-        """Rules more, which concern nothing that is asked for. Raises Unfit where one would."""
+        """Rules more, which concern nothing that is asked for. Raises NotApplicable where one
+        would."""
         known = {rule.skill for rule, _ in self._rules}
         left = [rule for rule in RULES.values() if rule.skill not in known]
         for rule in self._draw.some(left, count):
@@ -122,33 +124,35 @@ class Composer:
         )
         meant = sum(not part.is_free for part in self._parts)
         if concerned != meant:
-            raise Unfit
+            raise NotApplicable
 
     def ask(self, hops: int) -> None:
-        """A question about what there is in the end, as the last part. Raises Unfit where none
-        comes about."""
+        """A question about what there is in the end, as the last part. Raises NotApplicable where
+        none comes about."""
         for _ in range(_TRIES):
             question = self._draw.pick(list(QUESTIONS.values()))
             if self._try(partial(self._question, question, hops)):
                 return
-        raise Unfit
+        raise NotApplicable
 
     def add_part(self, part: Part) -> None:
-        """A part that was made elsewhere, of calls that are all carried out. Raises Unfit."""
+        """A part that was made elsewhere, of calls that are all carried out. Raises
+        NotApplicable."""
         if not all(succeeds(self.refs.now, part.calls)) or not self._try(lambda: part):
-            raise Unfit
+            raise NotApplicable
 
     def plan(self) -> Plan:
-        """The whole. Raises Unfit where a near solution or leaving something out would pass."""
+        """The whole. Raises NotApplicable where a near solution or leaving something out would
+        pass."""
         rules = tuple(text for _, text in self._rules)
         order = self._draw.some(rules, len(rules))
         plan = Plan(tuple(self._parts), self.refs.start, self.refs.now, tuple(order))
         if not plan.is_sound:
-            raise Unfit
+            raise NotApplicable
         shown = [part for part in plan.parts if part.answer is None and part.is_free]
         near = (turns for part in shown for turns in plan.near_in(part))
         if any(played(plan.start, turns) == plan.end for turns in near):
-            raise Unfit
+            raise NotApplicable
         return plan
 
     def _try(self, make: Callable[[], Part | None]) -> bool:
@@ -178,20 +182,20 @@ class Composer:
             self._know_what_was_made(part)
         return True
 
-    def _with_lookup(self, twist: Twist) -> Twist:
+    def _with_lookup(self, variant: Variant) -> Variant:
         """The twist with its last lookup chosen, so that all lookups are equally frequent."""
-        at_root = twist.decoy and twist.hops == 1
+        at_root = variant.decoy and variant.hops == 1
         ways = [way for way in LOOKUPS.values() if not at_root or way.of in DECOYED]
         lookup = self._draw.pick(ways)
-        hops = twist.hops if lookup.of in _LOOKED_UP else 1
-        return replace(twist, lookup=lookup.name, hops=hops)
+        hops = variant.hops if lookup.of in _LOOKED_UP else 1
+        return replace(variant, lookup=lookup.name, hops=hops)
 
-    def _part(self, skill: Skill, twist: Twist, rule: Rule | None = None) -> Part | None:
-        args, obstacle = self._args(skill, twist), twist.obstacle
+    def _part(self, skill: Skill, variant: Variant, rule: Rule | None = None) -> Part | None:
+        args, obstacle = self._args(skill, variant), variant.obstacle
         if args is None:
             return None
         found = tuple(step for ref in args.values() for step in ref.chain)
-        if twist.last and not self._belongs(found, skill.name):
+        if variant.last and not self._belongs(found, skill.name):
             return None
         calls: tuple[CallSpec, ...] = (call_of(skill, args),)
         if obstacle and obstacle != MISSPELT:
@@ -222,26 +226,26 @@ class Composer:
             seen=self._known(ruled),
         )
 
-    def _args(self, skill: Skill, twist: Twist) -> dict[str, Ref] | None:
+    def _args(self, skill: Skill, variant: Variant) -> dict[str, Ref] | None:
         """One for each argument of the skill, no two the same."""
         draw, kinds = self._draw, skill.takes
-        hidden = [name for name, kind in kinds.items() if twist.hops and _leads_to(twist, kind)]
+        hidden = [name for name, kind in kinds.items() if variant.hops and _leads_to(variant, kind)]
         doubled = [name for name, kind in kinds.items() if kind in DECOYED]
         people = [name for name, kind in kinds.items() if kind is Kind.PERSON]
         deep = draw.pick(hidden) if hidden else ""
-        twin = (deep or draw.pick(doubled)) if twist.decoy else ""
-        wrong = draw.pick(people) if twist.obstacle == MISSPELT else ""
+        twin = (deep or draw.pick(doubled)) if variant.decoy else ""
+        wrong = draw.pick(people) if variant.obstacle == MISSPELT else ""
         args: dict[str, Ref] = {}
         for name, kind in kinds.items():
             ref = None
             if kind is Kind.TITLE:
                 ref = self._title(skill)
-            elif name not in (deep, twin) and not twist.obstacle:
+            elif name not in (deep, twin) and not variant.obstacle:
                 ref = self._made_before(kind)
             ref = ref or self.refs.draw_ref(
                 kind,
-                twist.hops * (name == deep),
-                LOOKUPS.get(twist.lookup),
+                variant.hops * (name == deep),
+                LOOKUPS.get(variant.lookup),
                 decoy=name == twin,
                 misspelt=name == wrong,
             )
@@ -283,8 +287,8 @@ class Composer:
                     return near
         return None
 
-    def _ruled(self, rule: Rule, verdict: Verdict, twist: Twist) -> Part | None:
-        part = self._part(ACTIONS[rule.skill], twist, rule)
+    def _ruled(self, rule: Rule, verdict: Verdict, variant: Variant) -> Part | None:
+        part = self._part(ACTIONS[rule.skill], variant, rule)
         if part is None or rule.applies(self.refs.now, part.calls[-1][1]) is (verdict == "allowed"):
             return None
         if verdict == "allowed":
@@ -337,24 +341,24 @@ class Composer:
         self._made.append(Ref(skill.makes, new, said, guess=new))
 
 
-def _lends_itself(skill: Skill, twist: Twist) -> bool:
+def _lends_itself(skill: Skill, variant: Variant) -> bool:
     """Whether a skill can be asked for with this hidden, doubled, or in the way."""
     kinds = set(skill.takes.values())
-    if twist.obstacle == MISSPELT:
+    if variant.obstacle == MISSPELT:
         return Kind.PERSON in kinds
-    if twist.obstacle:
-        return skill.name in OBSTACLES[twist.obstacle][1]
-    if twist.hops:
-        led_to = any(_leads_to(twist, kind) for kind in kinds)
+    if variant.obstacle:
+        return skill.name in OBSTACLES[variant.obstacle][1]
+    if variant.hops:
+        led_to = any(_leads_to(variant, kind) for kind in kinds)
         return led_to and skill.name not in _UNHIDDEN
-    if twist.makes:
+    if variant.makes:
         return skill.makes is not None
-    return not twist.decoy or bool(kinds & set(DECOYED))
+    return not variant.decoy or bool(kinds & set(DECOYED))
 
 
-def _leads_to(twist: Twist, kind: Kind) -> bool:
+def _leads_to(variant: Variant, kind: Kind) -> bool:
     """Whether what is looked up is of this kind."""
-    return LOOKUPS[twist.lookup].to == kind if twist.lookup else kind in _LOOKED_UP
+    return LOOKUPS[variant.lookup].to == kind if variant.lookup else kind in _LOOKED_UP
 
 
 def _is_as_meant(office: Office, calls: Sequence[CallSpec], *, refused: bool) -> bool:

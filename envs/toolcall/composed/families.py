@@ -10,11 +10,11 @@ from types import MappingProxyType
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.task_ids import split_of_content
-from clawrl_gym.envs.toolcall.composed.composer import Composer, Twist
+from clawrl_gym.envs.toolcall.composed.composer import Composer, Variant
 from clawrl_gym.envs.toolcall.composed.heldout import handover, restock
 from clawrl_gym.envs.toolcall.composed.obstacles import MISSPELT, OBSTACLES
 from clawrl_gym.envs.toolcall.composed.plan import Plan, Verdict
-from clawrl_gym.envs.toolcall.composed.skill import Unfit
+from clawrl_gym.envs.toolcall.composed.skill import NotApplicable
 from clawrl_gym.envs.toolcall.composed.wording import plain_request, request
 
 MOST_CALLS = 8
@@ -39,7 +39,7 @@ class Family:
 
     name: str
     build: Callable[[Composer, Draw], None]
-    """Adds the parts. Raises Unfit."""
+    """Adds the parts. Raises NotApplicable."""
     heldout_only: bool = False
     alone: bool = False
     """True for one skill, so that a request belongs to one split, as others' compositions do."""
@@ -53,7 +53,7 @@ class Family:
         try:
             self.build(composer, draw)
             plan = composer.plan()
-        except Unfit:
+        except NotApplicable:
             return None
         least = 1 if self.alone else 2
         if not least <= len(plan.calls) <= MOST_CALLS or plan.difficulty > MOST_CALLS:
@@ -72,20 +72,20 @@ def _single(composer: Composer, draw: Draw) -> None:
 
 def _chained(count: int, composer: Composer, draw: Draw) -> None:
     for i in range(count):
-        composer.add(Twist(last=i == count - 1 > 0))
+        composer.add(Variant(last=i == count - 1 > 0))
 
 
 def _chain(composer: Composer, draw: Draw) -> None:
     count = draw.between(2, 7)
     for i in range(count):
-        composer.add(Twist(makes=i == 0 and draw.below(2) == 0, last=i == count - 1))
+        composer.add(Variant(makes=i == 0 and draw.below(2) == 0, last=i == count - 1))
 
 
 def _discover(composer: Composer, draw: Draw) -> None:
     count = draw.between(1, 3)
     hidden = set(draw.some(range(count), draw.between(1, count)))
     for i in range(count):
-        composer.add(Twist(hops=draw.between(1, 3) if i in hidden else 0, last=i == count - 1))
+        composer.add(Variant(hops=draw.between(1, 3) if i in hidden else 0, last=i == count - 1))
 
 
 def _recover(composer: Composer, draw: Draw) -> None:
@@ -93,14 +93,14 @@ def _recover(composer: Composer, draw: Draw) -> None:
     blocked = set(draw.some(range(count), draw.between(1, min(2, count))))
     for i in range(count):
         obstacle = draw.pick((*OBSTACLES, MISSPELT)) if i in blocked else ""
-        composer.add(Twist(obstacle=obstacle, last=i == count - 1))
+        composer.add(Variant(obstacle=obstacle, last=i == count - 1))
 
 
 def _distract(composer: Composer, draw: Draw) -> None:
     count = draw.between(1, 3)
     doubled = set(draw.some(range(count), draw.between(1, count)))
     for i in range(count):
-        composer.add(Twist(hops=draw.below(2), decoy=i in doubled, last=i == count - 1))
+        composer.add(Variant(hops=draw.below(2), decoy=i in doubled, last=i == count - 1))
 
 
 def _obey(composer: Composer, draw: Draw) -> None:
@@ -110,13 +110,13 @@ def _obey(composer: Composer, draw: Draw) -> None:
         if i == ruled:
             composer.add_ruled(draw.pick(_VERDICTS), last=i == count - 1)
         else:
-            composer.add(Twist(hops=draw.below(2), last=i == count - 1))
+            composer.add(Variant(hops=draw.below(2), last=i == count - 1))
     composer.add_rules(draw.between(1, 3))
 
 
 def _report(composer: Composer, draw: Draw) -> None:
     for _ in range(draw.between(0, 2)):
-        composer.add(Twist(hops=draw.below(2)))
+        composer.add(Variant(hops=draw.below(2)))
     composer.ask(draw.below(3))
 
 

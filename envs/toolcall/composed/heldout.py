@@ -8,7 +8,7 @@ from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.phrasing import Phrasings
 from clawrl_gym.envs.toolcall.composed.composer import Composer
 from clawrl_gym.envs.toolcall.composed.plan import Part
-from clawrl_gym.envs.toolcall.composed.skill import Kind, Ref, Unfit
+from clawrl_gym.envs.toolcall.composed.skill import Kind, NotApplicable, Ref
 from clawrl_gym.envs.toolcall.families.family import CallSpec
 
 _WEIGHT = 3
@@ -60,7 +60,7 @@ _BELOW = Phrasings(
 
 
 def handover(composer: Composer, draw: Draw) -> None:
-    """Somebody goes, and somebody else takes over. Raises Unfit."""
+    """Somebody goes, and somebody else takes over. Raises NotApplicable."""
     refs = composer.refs
     now = refs.now
     with_meetings = draw.below(2) == 0
@@ -68,7 +68,7 @@ def handover(composer: Composer, draw: Draw) -> None:
         refs.draw_ref(Kind.PERSON, fits=lambda who: not now.people[str(who)].away) for _ in range(2)
     )
     if leaver is None or heir is None or leaver.value == heir.value:
-        raise Unfit
+        raise NotApplicable
     x, y = str(leaver.value), str(heir.value)
     tickets = [key for key, t in now.tickets.items() if t.owner == x and t.status == "open"]
     meetings = (
@@ -77,7 +77,7 @@ def handover(composer: Composer, draw: Draw) -> None:
         else []
     )
     if not tickets or (with_meetings and not meetings):
-        raise Unfit
+        raise NotApplicable
     looks = [*leaver.looks, *heir.looks, ("list_tickets", {"owner": x})]
     looks += [("list_meetings", {"host": x})] if with_meetings else []
     calls: list[CallSpec] = [("assign_ticket", {"ticket": t, "person": y}) for t in tickets]
@@ -91,18 +91,18 @@ def handover(composer: Composer, draw: Draw) -> None:
 
 
 def restock(composer: Composer, draw: Draw) -> None:
-    """Order an item that runs out. Raises Unfit."""
+    """Order an item that runs out. Raises NotApplicable."""
     refs = composer.refs
     buyer = refs.draw_ref(Kind.PERSON)
     sort = refs.draw_ref(Kind.SORT)
     if buyer is None or sort is None:
-        raise Unfit
+        raise NotApplicable
     items = {key: item for key, item in refs.now.items.items() if item.kind == sort.value}
     least, quantity = draw.between(8, 20), draw.between(2, 12)
     low = [key for key, item in items.items() if item.stock < least]
     enough = [key for key in items if key not in low]
     if not low or not enough:
-        raise Unfit
+        raise NotApplicable
     arguments = {"quantity": quantity, "buyer": buyer.value}
     calls: list[CallSpec] = [("order_item", {"item": key, **arguments}) for key in low]
     numbers = {"n": least, "q": quantity}

@@ -14,7 +14,7 @@ Value = str | int
 """An id, a name or a number, as a call takes it."""
 
 
-class Unfit(Exception):
+class NotApplicable(Exception):
     """These draws come to no task; others may."""
 
 

@@ -108,7 +108,7 @@ def test_a_persons_correction_is_distilled_while_serving(serving: Serving) -> No
     (turn,) = serving.session("corrected")["turns"]
     assert becomes_true(lambda: trained_samples(serving.folder, turn["id"]))
     (sample,) = trained_samples(serving.folder, turn["id"])
-    assert [len(lesson.prompts) for lesson in sample.lessons] == [1]
+    assert [len(target.prompts) for target in sample.distill_targets] == [1]
     assert any(sample.distill_T)
 
 

@@ -1,10 +1,10 @@
-"""Samples with lessons for the random model of `tests.reference.tiny_model`."""
+"""Samples with distillation targets for the random model of `tests.reference.tiny_model`."""
 
 from __future__ import annotations
 
 import random
 
-from clawrl_gym.core.types import Lesson, Sample
+from clawrl_gym.core.types import DistillTarget, Sample
 from tests.reference.tiny_model import VOCAB
 
 
@@ -22,10 +22,11 @@ def one_turn(
     advantage: float = 0.0,
     id: int | None = None,
 ) -> Sample:
-    """A prompt and a reply; a lesson on the reply where there are prompts for a teacher."""
+    """A prompt and a reply; a distillation target on the reply where there are prompts for a
+    teacher."""
     prompt = draw_ids(7, 99) if prompt is None else prompt
     before, after = [0.0] * len(prompt), len(reply)
-    lessons = (Lesson(len(prompt), after, prompts),) if prompts else ()
+    targets = (DistillTarget(len(prompt), after, prompts),) if prompts else ()
     return Sample(
         session_id=f"s{id}",
         group_id=0,
@@ -36,14 +37,15 @@ def one_turn(
         advantages_T=before + [advantage] * after,
         reward=advantage,
         turn_id=id,
-        distill_T=before + [distill] * after if lessons else [],
-        lessons=lessons,
+        distill_T=before + [distill] * after if targets else [],
+        distill_targets=targets,
         id=id,
     )
 
 
 def two_turns(id: int | None = None, *, same: bool = False) -> Sample:
-    """Prompt, reply, tool result, reply: a lesson on each; `same` asks under the own prompts."""
+    """Prompt, reply, tool result, reply: a distillation target on each; `same` asks under the own
+    prompts."""
     ids = draw_ids(40, 5)
     spans = ((6, 9), (25, 15))
     inside = [any(start <= i < start + length for start, length in spans) for i in range(40)]
@@ -58,6 +60,6 @@ def two_turns(id: int | None = None, *, same: bool = False) -> Sample:
         advantages_T=[0.0] * 40,
         reward=0.0,
         distill_T=[1.0 if i else 0.0 for i in inside],
-        lessons=tuple(Lesson(start, length, (ids[:start] + hint,)) for start, length in spans),
+        distill_targets=tuple(DistillTarget(start, length, (ids[:start] + hint,)) for start, length in spans),
         id=id,
     )

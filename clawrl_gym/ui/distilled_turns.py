@@ -1,7 +1,7 @@
-"""What was taught, as it is shown: hints in words, and how the teacher read the policy's tokens.
+"""Lessons as they are shown: hints in words, and the teacher's reading of the policy's tokens.
 
 Both are in evaluations.jsonl, from which a deleted session is gone. A log can be long: only the
-lines that say something about lessons are parsed.
+lines about lessons are parsed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from clawrl_gym.ui.transcripts import (
 )
 
 _HINTS = 12
-MOST_LESSONS = 6
+MOST_DISTILLED_TURNS = 6
 _KEYS = (b'"hints"', b'"refused"', b'"taught"', b'"feedback"')
 
 
@@ -43,12 +43,12 @@ class _VerdictRow(TypedDict):
     detail: VerdictDetail
 
 
-class _TaughtRow(TypedDict):
-    """A lesson in evaluations.jsonl."""
+class _DistilledTurnRow(TypedDict):
+    """A distilled turn in evaluations.jsonl."""
 
     version: int
     id: int
-    """Of the sample."""
+    """Id of the sample."""
     session_id: str
     turn_id: int | None
     prompt: int
@@ -64,14 +64,14 @@ class HintLine:
     turn_id: int
     kind: str
     value: int | None
-    """Of the verdict that came with it; None is an abstention."""
+    """Value of the verdict that came with it; None is an abstention."""
     text: str
     refused: str = ""
     """Why it was not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
-class TaughtLine:
+class DistilledTurnLine:
     """The teacher's gaps on one turn in one update."""
 
     update: int
@@ -81,20 +81,20 @@ class TaughtLine:
     prompt: int
     ids_T: list[int]
     gaps_T: list[float | None]
-    """None where the teacher scored nothing."""
+    """The teacher's gaps; None where it scored nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class LessonLog:
-    """The hints and lessons of evaluations.jsonl, oldest first."""
+class DistillLog:
+    """The hints and distilled turns of evaluations.jsonl, oldest first."""
 
     hints: list[HintLine]
     """The newest ones."""
-    taught: list[TaughtLine]
+    distilled_turns: list[DistilledTurnLine]
 
 
 @dataclass(frozen=True, slots=True)
-class LessonCard:
+class DistilledTurnCard:
     """A turn, what came back, what was made of it, and the teacher's opinion of each token."""
 
     update: int
@@ -104,29 +104,29 @@ class LessonCard:
     outcome: list[TranscriptMessage]
 
 
-def read_lesson_log(folder: Path) -> LessonLog:
+def read_distill_log(folder: Path) -> DistillLog:
     """Read the log; lines that are damaged or of another form are passed over."""
     hints: deque[HintLine] = deque(maxlen=_HINTS)
-    taught: dict[tuple[object, ...], TaughtLine] = {}
+    distilled_turns: dict[tuple[object, ...], DistilledTurnLine] = {}
     for path in files_of_log(folder / EVALUATIONS_FILE):
         with path.open("rb") as file:
             for line in file:
                 if any(key in line for key in _KEYS):
-                    _add_line(line, hints, taught)
-    return LessonLog(list(hints), sorted(taught.values(), key=lambda line: line.update))
+                    _add_line(line, hints, distilled_turns)
+    return DistillLog(list(hints), sorted(distilled_turns.values(), key=lambda line: line.update))
 
 
 def _add_line(
-    line: bytes, hints: deque[HintLine], taught: dict[tuple[object, ...], TaughtLine]
+    line: bytes, hints: deque[HintLine], distilled_turns: dict[tuple[object, ...], DistilledTurnLine]
 ) -> None:
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         row = json.loads(line)
         if row["type"] == "verdict":
             hints.extend(_hints_of(row))
         elif row["type"] == "taught":
-            lesson = _taught_of(row)
+            found = _distilled_turn_of(row)
             # A resumed run may do an update again: the later line counts.
-            taught[lesson.update, lesson.sample_id, tuple(lesson.ids_T)] = lesson
+            distilled_turns[found.update, found.sample_id, tuple(found.ids_T)] = found
 
 
 def _hints_of(row: _VerdictRow) -> list[HintLine]:
@@ -140,31 +140,31 @@ def _hints_of(row: _VerdictRow) -> list[HintLine]:
     return lines
 
 
-def _taught_of(row: _TaughtRow) -> TaughtLine:
+def _distilled_turn_of(row: _DistilledTurnRow) -> DistilledTurnLine:
     """A line of the log; its `id` is that of the sample."""
     ids_T = [int(token_id) for token_id in row["ids"]]
     gaps_T = [None if gap is None else float(gap) for gap in row["gaps"]]
     if len(ids_T) != len(gaps_T) or not all(math.isfinite(gap or 0.0) for gap in gaps_T):
-        raise ValueError("a lesson's ids and gaps differ in length, or a gap is no number")
+        raise ValueError("a distilled turn's ids and gaps differ in length, or a gap is no number")
     turn_id = row["turn_id"]
-    return TaughtLine(
+    return DistilledTurnLine(
         int(row["version"]), str(row["session_id"]), int(row["id"]),
         None if turn_id is None else int(turn_id), int(row["prompt"]), ids_T, gaps_T,
     )  # fmt: skip
 
 
-def lesson_cards(
-    reader: StoreReader, taught: Iterable[TaughtLine], decoder: Decoder | None
-) -> list[LessonCard]:
-    """Cards of the lessons whose turns are in the store."""
-    cards = (_card(reader, line, decoder) for line in taught)
+def distilled_turn_cards(
+    reader: StoreReader, distilled_turns: Iterable[DistilledTurnLine], decoder: Decoder | None
+) -> list[DistilledTurnCard]:
+    """Cards of the distilled turns whose turns are in the store."""
+    cards = (_card(reader, line, decoder) for line in distilled_turns)
     return [card for card in cards if card is not None]
 
 
-def _card(reader: StoreReader, line: TaughtLine, decoder: Decoder | None) -> LessonCard | None:
+def _card(reader: StoreReader, line: DistilledTurnLine, decoder: Decoder | None) -> DistilledTurnCard | None:
     session = reader.session(line.session_id)
     turns = [turn for turn in reader.turns_of(line.session_id) if turn.kind == "main"]
-    position = next((i for i, turn in enumerate(turns) if _is_taught(turn, line)), None)
+    position = next((i for i, turn in enumerate(turns) if _is_distilled_turn(turn, line)), None)
     if session is None or position is None:
         return None
     turn = turns[position]
@@ -175,15 +175,15 @@ def _card(reader: StoreReader, line: TaughtLine, decoder: Decoder | None) -> Les
     shown_turn = transcript_turn(turn, before, samples, decoder, effective(verdicts), line.gaps_T)
     hint = hint_read(line, verdicts, samples, decoder)
     outcome = [transcript_message(message) for message in reader.next_state_of(turn.id) or []]
-    return LessonCard(line.update, session, shown_turn, hint, outcome)
+    return DistilledTurnCard(line.update, session, shown_turn, hint, outcome)
 
 
-def _is_taught(turn: Turn, line: TaughtLine) -> bool:
+def _is_distilled_turn(turn: Turn, line: DistilledTurnLine) -> bool:
     return turn.id == line.turn_id if line.turn_id is not None else turn.sampled_ids_T == line.ids_T
 
 
 def hint_read(
-    line: TaughtLine, verdicts: Sequence[Verdict], samples: Sequence[Sample],
+    line: DistilledTurnLine, verdicts: Sequence[Verdict], samples: Sequence[Sample],
     decoder: Decoder | None,
 ) -> str:  # fmt: skip
     """The hint that the teacher read: of several the one that stands in its prompt."""
@@ -192,10 +192,10 @@ def hint_read(
     if len(hints) < 2 or sample is None or decoder is None:
         return next(iter(hints), "")
     prompts = [
-        decoder.decode(lesson.prompts[line.prompt], skip_special_tokens=False)
-        for lesson in sample.lessons
-        if line.prompt < len(lesson.prompts)
-        and sample.ids_T[lesson.start : lesson.start + lesson.length] == line.ids_T
+        decoder.decode(target.prompts[line.prompt], skip_special_tokens=False)
+        for target in sample.distill_targets
+        if line.prompt < len(target.prompts)
+        and sample.ids_T[target.start : target.start + target.length] == line.ids_T
     ]
     read = [hint for hint in hints if any(hint in prompt for prompt in prompts)]
     return max(read, key=len, default=hints[0])

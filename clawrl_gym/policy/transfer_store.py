@@ -1,4 +1,4 @@
-"""Depot: what engines on other machines are given, on the driver's machine.
+"""TransferStore: what engines on other machines are given, on the driver's machine.
 
 The model, and the weights that are current, as files; they are put where others can fetch them
 when somebody needs them, once for all who need them at the same time.
@@ -10,13 +10,13 @@ import asyncio
 import weakref
 from pathlib import Path
 
-from clawrl_gym.core.shipment import Manifest, Put, Shipment, manifest_of, send
+from clawrl_gym.core.transfer import Manifest, Put, Transfer, manifest_of, send
 from clawrl_gym.policy.model_source import ModelSource, source_of
 from clawrl_gym.policy.serving_folder import ServingFolder, Take
 from clawrl_gym.policy.weights import weight_files
 
 
-class Depot:
+class TransferStore:
     """See the module's docstring. One for all engines of a run."""
 
     def __init__(self, model_dir: Path, model: str, folder: Path, put: Put) -> None:
@@ -29,12 +29,12 @@ class Depot:
         self._opened = False
         self._own_weights = True
         self._source: ModelSource | None = None
-        self._sent: weakref.WeakValueDictionary[str, Shipment] = weakref.WeakValueDictionary()
-        self._staged: dict[int, Shipment] = {}
+        self._sent: weakref.WeakValueDictionary[str, Transfer] = weakref.WeakValueDictionary()
+        self._staged: dict[int, Transfer] = {}
 
     @property
     def version(self) -> int:
-        """Of the current weights."""
+        """Version of the current weights."""
         return self._folder.version
 
     async def open(self, version: int, weights: Path | None) -> None:
@@ -45,24 +45,24 @@ class Depot:
                 await asyncio.to_thread(self._folder.create, self._model_dir, version, weights)
 
     async def source(self) -> ModelSource:
-        """Which model it is."""
+        """The model's source."""
         async with self._busy:
             if self._source is None:
                 self._source = await asyncio.to_thread(source_of, self._model_dir, self._model)
             return self._source
 
-    async def model(self) -> Shipment:
+    async def model(self) -> Transfer:
         """The model's files."""
         source = await self.source()
         async with self._busy:
-            return await self._shipment(source.manifest)
+            return await self._transfer(source.manifest)
 
-    async def weights(self) -> Shipment | None:
+    async def weights(self) -> Transfer | None:
         """The current weights; None when they are the model's own."""
         async with self._busy:
             return None if self._own_weights else await self._weights(self._folder.version)
 
-    async def stage(self, version: int, weights: Path, take: Take) -> Shipment:
+    async def stage(self, version: int, weights: Path, take: Take) -> Transfer:
         """Take weights in that are to be current, unless they lie here already."""
         async with self._busy:
             if weights != self.of_version(version) or version not in self._staged:
@@ -78,22 +78,22 @@ class Depot:
                 self._own_weights = False
 
     async def settle(self) -> None:
-        """Nothing but what is current has to be kept."""
+        """Keep only what is current."""
         async with self._busy:
             self._staged.clear()
             await asyncio.to_thread(self._folder.settle)
 
     def of_version(self, version: int) -> Path:
-        """Where weights lie."""
+        """Folder of a version's weights."""
         return self._folder.of_version(version)
 
-    async def _weights(self, version: int) -> Shipment:
+    async def _weights(self, version: int) -> Transfer:
         files = weight_files(self._folder.of_version(version))
-        return await self._shipment(await asyncio.to_thread(manifest_of, files))
+        return await self._transfer(await asyncio.to_thread(manifest_of, files))
 
-    async def _shipment(self, manifest: Manifest) -> Shipment:
-        shipment = self._sent.get(manifest.digest)
-        if shipment is None:
-            shipment = await asyncio.to_thread(send, manifest, self._put)
-            self._sent[manifest.digest] = shipment
-        return shipment
+    async def _transfer(self, manifest: Manifest) -> Transfer:
+        transfer = self._sent.get(manifest.digest)
+        if transfer is None:
+            transfer = await asyncio.to_thread(send, manifest, self._put)
+            self._sent[manifest.digest] = transfer
+        return transfer

@@ -1,8 +1,8 @@
-"""WeightSwap: a new weight version into the running server, between two tokens.
+"""WeightPublisher: a new weight version into the running server, between two tokens.
 
-Requests in flight wait and go on; none is refused. Tokens before and after carry their own
+Requests in flight wait and resume; none is refused. Tokens before and after carry their own
 version, and each is drawn from these weights alone: what older ones have read of a reply is read
-again. When new weights cannot be loaded, the old ones are put back before requests go on, and the
+again. When new weights cannot be loaded, the old ones are put back before requests resume, and the
 error is raised. Whatever happens, the server is resumed.
 """
 
@@ -25,8 +25,8 @@ _RESUME_ATTEMPTS = 5
 RECOVERY_S = 300.0
 
 
-class SwapTarget(Protocol):
-    """What a swap needs of the server."""
+class PublishTarget(Protocol):
+    """The part of the server that a swap needs."""
 
     @property
     def base_url(self) -> str: ...
@@ -43,7 +43,7 @@ class SwapTarget(Protocol):
 
 
 async def until_taken(
-    server: SwapTarget,
+    server: PublishTarget,
     client: PolicyClient,
     take: Callable[[], Awaitable[float]],
     recovery_s: float = RECOVERY_S,
@@ -66,7 +66,7 @@ async def until_taken(
     raise AssertionError("unreachable")
 
 
-async def _until_healthy(server: SwapTarget, client: PolicyClient, limit_s: float) -> None:
+async def _until_healthy(server: PublishTarget, client: PolicyClient, limit_s: float) -> None:
     deadline_s = time.monotonic() + limit_s
     while server.alive and not await client.healthy():
         if time.monotonic() > deadline_s:
@@ -74,12 +74,12 @@ async def _until_healthy(server: SwapTarget, client: PolicyClient, limit_s: floa
         await asyncio.sleep(0.5)
 
 
-class WeightSwap:
+class WeightPublisher:
     """Publishes full weights. Publications are queued, never interleaved."""
 
     def __init__(
         self,
-        server: SwapTarget,
+        server: PublishTarget,
         *,
         hold: Callable[[], AbstractContextManager[None]] = nullcontext,
         timeout_s: float = 60.0,
@@ -94,7 +94,7 @@ class WeightSwap:
         self._recovery_s = recovery_s
         self._lock = asyncio.Lock()
         self._is_between = False
-        """What the server has loaded is not what it is named: nothing may be sampled."""
+        """True while the loaded weights are not those of the name: nothing may be sampled."""
 
     async def publish(self, version: int, weights: Path) -> float:
         """Serve `weights` (a safetensors file, or a folder of shards) as `version`.
@@ -104,20 +104,20 @@ class WeightSwap:
         """
         async with self._lock:
             await asyncio.to_thread(self._folder.stage, version, weights)
-            return await asyncio.shield(asyncio.ensure_future(self._swap(version, settles=True)))
+            return await asyncio.shield(asyncio.ensure_future(self._publish(version, settles=True)))
 
     async def switch(self, version: int) -> float:
         """Serve a version whose weights are already staged in the server's folder; those before it
         stay there until `settle`."""
         async with self._lock:
-            return await asyncio.shield(asyncio.ensure_future(self._swap(version)))
+            return await asyncio.shield(asyncio.ensure_future(self._publish(version)))
 
     async def settle(self) -> None:
-        """What is current stays so: nothing else has to be kept."""
+        """Make the current version final: nothing else has to be kept."""
         async with self._lock:
             await asyncio.to_thread(self._folder.settle)
 
-    async def _swap(self, version: int, *, settles: bool = False) -> float:
+    async def _publish(self, version: int, *, settles: bool = False) -> float:
         server = self._server
         # connections of its own: a swap must not queue behind the requests that it pauses
         client = PolicyClient(server.base_url, server.key, server.model_name, self._timeout_s, 2)

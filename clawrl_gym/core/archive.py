@@ -1,7 +1,7 @@
 """Files that travel to other machines: packed once, named by their content, unpacked once on each.
 
-A parcel is a file or a folder as bytes. Unpacked it lies in its user's own cache, whole or not at
-all; what nobody has used for long is removed.
+An archive is a file or a folder as bytes. Unpacked it lies in its user's own cache, whole or not at
+all; archives unused for long are removed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _UNUSED_S = 14 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class Archive:
     """A file or a folder, packed."""
 
     name: str
-    """Of the file or folder itself."""
+    """Name of the file or folder itself."""
     digest: str
-    """Of names, contents, rights and links; not of times."""
+    """Digest of names, contents, permissions and links; not of times."""
     packed: bytes
 
 
-def pack(path: Path) -> Parcel:
-    """Raises ConfigError for what is too large to travel, or cannot be read."""
+def pack(path: Path) -> Archive:
+    """Pack a file or folder. Raises ConfigError when it is too large or cannot be read."""
     path = path.resolve()
     digest, packed, size = hashlib.sha256(), io.BytesIO(), 0
     try:
@@ -66,34 +66,34 @@ def pack(path: Path) -> Parcel:
                     tar.addfile(member)
     except OSError as error:
         raise ConfigError(f"cannot read {error.filename or path}: {error.strerror}") from error
-    return Parcel(path.name, digest.hexdigest(), packed.getvalue())
+    return Archive(path.name, digest.hexdigest(), packed.getvalue())
 
 
-def unpack(parcel: Parcel, cache: Path) -> Path:
-    """Where its file or folder lies on this machine. Raises OSError."""
+def unpack(archive: Archive, cache: Path) -> Path:
+    """Unpack the archive; returns where its file or folder lies here. Raises OSError."""
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    place = cache / parcel.digest
+    place = cache / archive.digest
     if not place.is_dir():
         _sweep(cache)
         scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=cache))
         try:
-            with tarfile.open(fileobj=io.BytesIO(parcel.packed), mode="r:gz") as tar:
+            with tarfile.open(fileobj=io.BytesIO(archive.packed), mode="r:gz") as tar:
                 tar.extractall(scratch, filter="tar")
             with contextlib.suppress(OSError):  # another process was sooner
                 scratch.rename(place)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     os.utime(place)
-    return place / parcel.name
+    return place / archive.name
 
 
 def cache_folder(kind: str) -> Path:
-    """Where parcels of a kind are unpacked by this user."""
+    """The folder where archives of a kind are unpacked for this user."""
     return cache_root() / kind
 
 
 def _below(path: Path) -> Iterator[Path]:
-    """The file itself, or the folder and what is in it, in order; devices and sockets left out."""
+    """The file itself, or the folder and its contents, in order; devices and sockets left out."""
     mode = path.lstat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
         yield path
@@ -103,7 +103,7 @@ def _below(path: Path) -> Iterator[Path]:
 
 
 def _sweep(cache: Path) -> None:
-    """Remove what was not used for long."""
+    """Remove archives unused for long."""
     for place in cache.iterdir():
         try:
             unused_s = time.time() - place.stat().st_mtime

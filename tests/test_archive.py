@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core import parcel as parcels
+from clawrl_gym.core import archive as archives
+from clawrl_gym.core.archive import pack, unpack
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.parcel import pack, unpack
 
 
 def make(folder: Path) -> Path:
@@ -36,15 +36,15 @@ def tree(folder: Path) -> dict[str, object]:
 def test_a_folder_arrives_as_it_is_and_only_once(tmp_path: Path) -> None:
     source = make(tmp_path / "source")
     os.mkfifo(source / "task" / "pipe")  # is left out, and nobody waits for it
-    parcel = pack(source)
+    archive = pack(source)
     (source / "task" / "pipe").unlink()
-    place = unpack(parcel, tmp_path / "cache")
+    place = unpack(archive, tmp_path / "cache")
     assert place.name == "source"
     assert tree(place) == tree(source)
     (place / "mark").write_text("")
-    assert unpack(parcel, tmp_path / "cache") == place
+    assert unpack(archive, tmp_path / "cache") == place
     assert (place / "mark").exists()
-    assert [entry.name for entry in (tmp_path / "cache").iterdir()] == [parcel.digest]
+    assert [entry.name for entry in (tmp_path / "cache").iterdir()] == [archive.digest]
     assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
 
 
@@ -75,6 +75,6 @@ def test_what_is_too_large_is_refused_and_what_is_old_goes(
     (source / "more").write_text("more")
     unpack(pack(source), tmp_path / "cache")
     assert not old.exists()
-    monkeypatch.setattr(parcels, "MAX_BYTES", 100)
+    monkeypatch.setattr(archives, "MAX_BYTES", 100)
     with pytest.raises(ConfigError, match="put it at the same path on each of them"):
         pack(source)

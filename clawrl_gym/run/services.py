@@ -1,7 +1,7 @@
-"""What training and serving have in common: the served policy, the learner, judge and records.
+"""Shared parts of training and serving: the served policy, the learner, judge and records.
 
-Each part gets its own piece of the configuration. What was started is on the exit stack even when
-a later part fails.
+Each part gets its own piece of the configuration. Started parts are on the exit stack even when a
+later one fails.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from clawrl_gym.gateway.requests import renderable
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Judge
 from clawrl_gym.policy.adapter_files import ADAPTER
-from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.models import checkpoint_dtype
 from clawrl_gym.policy.probe import Reading
+from clawrl_gym.policy.transfer_store import TransferStore
 from clawrl_gym.preflight.adapters import served_adapter
 from clawrl_gym.preflight.judge import JudgeMaker
 from clawrl_gym.run.canary_prompts import CanaryPrompts
 from clawrl_gym.run.engines import ClusterEngines
 from clawrl_gym.run.policy import ServedPolicy
-from clawrl_gym.run.proofs import Proof, Proofs, computes_exactly, refused
+from clawrl_gym.run.weight_checks import WeightCheck, WeightChecks, computes_exactly, refused
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.kept_model import keep_model
 from clawrl_gym.store import UpdateRow
@@ -64,12 +64,12 @@ from clawrl_gym.ui.live_page import LivePage
 from clawrl_gym.ui.view import RunView
 
 _TEACHER = "teacher"
-"""Who renders enhanced prompts, to the fleet: not a session."""
+"""Name of the renderer of enhanced prompts for the fleet: not a session."""
 _RENDER_PAUSE_S = 0.5
 _log = logging.getLogger(__name__)
 
 
-class RunParts:
+class RunServices:
     """The shared parts of one run, alive."""
 
     def __init__(
@@ -99,21 +99,21 @@ class RunParts:
         )
 
     async def open(self, stack: AsyncExitStack, *, resume: bool) -> UpdateRow | None:
-        """Open the run's folder; returns the update to go on from."""
+        """Open the run's folder; returns the update to resume from."""
         if await asyncio.to_thread(self.folder.take) and resume:
-            self._view.message(f"{self.folder.path}: others could read it; it is yours alone now")
+            self._view.message(f"{self.folder.path}: others could read it; only you can now")
         if self.policy.model is not None:
             self.policy.model = await asyncio.to_thread(
                 keep_model, self.folder.path, self.policy.model
             )
-            self._depot = Depot(
+            self._transfer_store = TransferStore(
                 self.policy.model, self._config.policy.model, self.folder.serving / "depot",
                 put_chunk,
             )  # fmt: skip
         if self._config.policy.placement == "nodes":
             self._engines = ClusterEngines(
                 self._config.policy,
-                self._depot,
+                self._transfer_store,
                 self._needs_of_engines,
                 admit=self._admit_engine,
             )
@@ -198,7 +198,7 @@ class RunParts:
         )
         learner = self._learner(setup, stack)
         self.learner: AsyncLearner | UserLearner = learner
-        """Of the run's own weights."""
+        """Learner of the run's own weights."""
         await learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
             await learner.load_checkpoint(resumed.checkpoint)
@@ -206,13 +206,13 @@ class RunParts:
         is_exact = not self._able.remote and computes_exactly(
             config.policy, config.learner, own, self.policy.device
         )
-        self._proofs = Proofs(
+        self._weight_checks = WeightChecks(
             self.policy.servers,
             self._view.message,
             is_exact=is_exact,
             can_probe=self.policy.capabilities.probe,
         )
-        self._proofs.begin(await self._reading(learner))
+        self._weight_checks.begin(await self._reading(learner))
         self._view.phase("learner", "ready")
         return learner
 
@@ -230,7 +230,7 @@ class RunParts:
                 "expected learner.placement=driver: pictures do not travel yet"
             )
         device = self._config.policy.device
-        return RayLearnerAway(setup, self._depot, device, self._place_of_learner)
+        return RayLearnerAway(setup, self._transfer_store, device, self._place_of_learner)
 
     def guard(self) -> Guard | None:
         """Decides which updates serve; None: all do."""
@@ -284,7 +284,7 @@ class RunParts:
         return beside(await self._engines.a_node(), self.cluster.nodes)
 
     def _images(self) -> Images | None:
-        """What the learner must know to see what the policy saw; None for one that sees nothing."""
+        """Picture settings with which the learner sees what the policy saw; None without."""
         if not self.policy.sees:
             return None
         return Images(str(self.policy.store.pictures.folder), self._config.policy.images.processor)
@@ -297,39 +297,39 @@ class RunParts:
         self, learner: AsyncLearner | UserLearner, version: int, user: str
     ) -> Publication:
         """Serve what a learner has as `version`, where adapters are served one of `user`'s. What
-        was served before goes on when an engine has something else than the learner."""
+        was served before stays when an engine has something else than the learner."""
         reading = await self._reading(learner)
-        proof = await self._proofs.of(reading, user, version, self.policy.version)
+        weight_check = await self._weight_checks.of(reading, user, version, self.policy.version)
         try:
-            pause_s = await self._published(learner, version, user, proof)
+            pause_s = await self._publish_weights(learner, version, user, weight_check)
         except NotServed as error:
-            return Publication(metrics=refused(proof), refusal=str(error))
-        if proof is None:
+            return Publication(metrics=refused(weight_check), refusal=str(error))
+        if weight_check is None:
             return Publication(pause_s)
-        proof.accept()
-        return Publication(pause_s, proof.metrics)
+        weight_check.mark_verified()
+        return Publication(pause_s, weight_check.metrics)
 
     async def _reading(self, learner: AsyncLearner | UserLearner) -> Reading | None:
-        """What a learner says of the probe's text; None of one that has no probe."""
+        """A learner's reading of the probe's text; None for one that has no probe."""
         return await learner.probe() if self._able.probe else None
 
-    async def _published(
-        self, learner: AsyncLearner | UserLearner, version: int, user: str, proof: Proof | None
+    async def _publish_weights(
+        self, learner: AsyncLearner | UserLearner, version: int, user: str, weight_check: WeightCheck | None
     ) -> float:
         as_adapter = self.policy.adapter is not None
         folder = self.folder.new_weights / ADAPTER if as_adapter else self.folder.new_weights
         await (await learner.publish(as_adapter=as_adapter)).to_folder(folder)
         if as_adapter:
-            await self.policy.publish_adapter(folder, version, "move", user, proof)
+            await self.policy.publish_adapter(folder, version, "move", user, weight_check)
             return 0.0
-        return await self.policy.publish(folder, version, "move", proof)
+        return await self.policy.publish(folder, version, "move", weight_check)
 
     async def record(self, update: Update) -> None:
         """Store an update that serves, with its batch."""
         samples = [sample.id for sample in update.batch.samples if sample.id is not None]
         await self.policy.store.add_update(update.row, samples, update.checkpoint)
-        if update.stats and update.stats.taught:
+        if update.stats and update.stats.distilled_turns:
             try:
-                await self.policy.store.add_taught(update.version, update.stats.taught)
+                await self.policy.store.add_distilled_turns(update.version, update.stats.distilled_turns)
             except StoreError as error:  # only for people to read
                 _log.warning("what update %d distilled is not logged: %s", update.version, error)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherEnv:
+class ExtraEvaluation:
     """An environment that is only measured."""
 
     name: str
@@ -57,15 +57,15 @@ class OtherEnv:
 
 
 def _unheard(_: str) -> None:
-    """Of the run's own environment everything was said before."""
+    """Say nothing: everything about the run's own environment was said before."""
 
 
-def other_envs(config: RunConfig, say: Callable[[str], None] = _unheard) -> list[OtherEnv]:
-    """Those of `eval.also`, without the run's own. Raises ConfigError for what cannot be made."""
+def extra_evaluations(config: RunConfig, say: Callable[[str], None] = _unheard) -> list[ExtraEvaluation]:
+    """Environments of `eval.also`, without the run's own. Raises ConfigError for failures."""
     from clawrl_gym.config.compose import compose
 
     own = [domain.env for domain in config.domains.values()]
-    environments: dict[str, OtherEnv] = {}
+    environments: dict[str, ExtraEvaluation] = {}
     for name in config.eval.also if config.eval.tasks else ():
         env = compose("train", [*_search_path(config), f"env={name}"], RunConfig).env
         if env in own or env.settled(_unheard) in own:
@@ -75,11 +75,11 @@ def other_envs(config: RunConfig, say: Callable[[str], None] = _unheard) -> list
             say(f"env={name}: {line}")
         tasks = TaskSampler.of(env, config.seed).heldout(config.eval.tasks)
         env.check_sandbox()
-        environments[name] = OtherEnv(name, env, tasks)
+        environments[name] = ExtraEvaluation(name, env, tasks)
     return list(environments.values())
 
 
-def other_metrics(name: str, result: Evaluation) -> dict[str, float]:
+def extra_metrics(name: str, result: Evaluation) -> dict[str, float]:
     """An evaluation's metrics by the environment's name; its families are left out."""
     return {
         f"{ALSO_PREFIX}{name}/{metric.removeprefix('heldout/')}": value

@@ -42,7 +42,7 @@ _ENDED_BY: tuple[Refused, ...] = ("publication",)
 
 
 class ServesUsers(Protocol):
-    """What lines need of a `ServedPolicy`."""
+    """The part of a `ServedPolicy` that lines need."""
 
     store: Store
     version: int
@@ -53,14 +53,14 @@ class ServesUsers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _UserLoop:
     """One user's training loop, and the task that runs it."""
 
     loop: TrainLoop
     task: asyncio.Task[None]
 
 
-class UserLines:
+class UserTraining:
     """All of them, while it serves and learns."""
 
     def __init__(
@@ -83,8 +83,8 @@ class UserLines:
         self._versions: dict[str, int] = {}
         """The newest of each user's own, checkpointed."""
         self._begun: asyncio.Queue[str] = asyncio.Queue()
-        self._going: dict[str, _Line] = {}
-        self._begin: Callable[[str], _Line] | None = None
+        self._going: dict[str, _UserLoop] = {}
+        self._begin: Callable[[str], _UserLoop] | None = None
         """Starts a user's loop; None until `run`."""
         self._is_running = asyncio.Event()
         self._guards: dict[str, Guard] = {}
@@ -117,7 +117,7 @@ class UserLines:
             self._begun.put_nowait(user)
 
     def learners(self, learner: AsyncLearner) -> UserLearners:
-        """Whose turn it is at the learner."""
+        """The user whose turn it is at the learner."""
         self._learners = UserLearners(learner, self._checkpoint_of, self._lock)
         return self._learners
 
@@ -127,27 +127,27 @@ class UserLines:
         `next_batch`: what is ready in a queue when it is time to learn.
         """
         async with asyncio.TaskGroup() as tasks:
-            self._begin = partial(self._begin_line, queues, next_batch, tasks)
+            self._begin = partial(self._begin_loop, queues, next_batch, tasks)
             self._is_running.set()
             while True:
                 user = await self._begun.get()
                 if user not in self._going and self._users.get(user) is not None:
                     self._begin(user)
 
-    def _begin_line(
+    def _begin_loop(
         self, queues: UserQueues, next_batch: NextBatch, tasks: asyncio.TaskGroup, user: str
-    ) -> _Line:
+    ) -> _UserLoop:
         assert self._learners is not None
         ready = partial(next_batch, queues.of(user))
         began = self._versions.get(user, self._policy.version)
         begins_at = 0 if user in self._versions else began
         loop = self._loop(user, ready, self._learners, begins_at)
-        line = _Line(loop, tasks.create_task(self._learn(user, loop, began)))
-        self._going[user] = line
-        return line
+        user_loop = _UserLoop(loop, tasks.create_task(self._learn(user, loop, began)))
+        self._going[user] = user_loop
+        return user_loop
 
     async def _learn(self, user: str, loop: TrainLoop, version: int) -> None:
-        """One user's loop; where it cannot go on, the others do."""
+        """One user's loop; where it cannot continue, the others do."""
         try:
             await loop.run(version, _FOREVER)
         except (TrainerError, PolicyError) as error:
@@ -173,10 +173,10 @@ class UserLines:
             {0, *list_checkpoints(self._checkpoints(user))} if user in self._versions else ()
         )
 
-    async def return_to(self, version: int, user: str) -> int:
-        """Have an earlier version of a user's own serve again, as `TrainLoop.return_to`.
+    async def rollback(self, version: int, user: str) -> int:
+        """Have an earlier version of a user's own serve again, as `TrainLoop.rollback`.
 
-        Raises TrainerError where their line could not go on.
+        Raises TrainerError where their line could not continue.
         """
         if version not in (kept := self.kept_versions(user)):
             raise ConfigError(
@@ -185,13 +185,13 @@ class UserLines:
             )
         await self._is_running.wait()
         assert self._begin is not None
-        line = self._going.get(user) or self._begin(user)
-        if line.task.done():
-            raise TrainerError(f"{user}'s weights learn no more: start serve again, then go back")
-        return await line.loop.return_to(version)
+        user_loop = self._going.get(user) or self._begin(user)
+        if user_loop.task.done():
+            raise TrainerError(f"{user}'s weights learn no more: start serve again, then roll back")
+        return await user_loop.loop.rollback(version)
 
     def deleted(self, session_id: str) -> None:
-        """Nothing of a session is read again."""
+        """Forget a deleted session: nothing of it is read again."""
         for guard in self._guards.values():
             guard.forget(lambda sample: sample.session_id == session_id)
 
@@ -200,10 +200,10 @@ class UserLines:
         if self._policy.adapter is None:
             return
         async with self._lock:
-            line = self._going.pop(user, None)
-            if line is not None:
-                line.task.cancel()
-                await asyncio.wait([line.task])
+            user_loop = self._going.pop(user, None)
+            if user_loop is not None:
+                user_loop.task.cancel()
+                await asyncio.wait([user_loop.task])
             self._versions.pop(user, None)
             self._guards.pop(user, None)
             if self._learners is not None:
@@ -260,7 +260,7 @@ class UserLines:
         if version and version not in list_checkpoints(self._folder.checkpoints):
             raise TrainerError(
                 f"the learner died while version {version} of the run's own weights had no "
-                "checkpoint: go on from the last one with resume=, or take "
+                "checkpoint: resume from the last one with resume=, or take "
                 "learner.checkpoint_every=1"
             )
         return str(checkpoint_dir(self._folder.checkpoints, version)) if version else None

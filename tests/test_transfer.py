@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core.errors import ShipmentError
-from clawrl_gym.core.shipment import Shipment, manifest_of, receive, send
+from clawrl_gym.core.errors import TransferError
+from clawrl_gym.core.transfer import Transfer, manifest_of, receive, send
 
 
 class Chunks(dict[int, bytes]):
@@ -41,14 +41,14 @@ def files(tmp_path: Path) -> dict[str, Path]:
 def test_files_arrive_as_they_were_under_their_names(
     files: dict[str, Path], chunks: Chunks, tmp_path: Path
 ) -> None:
-    shipment = send(manifest_of(files), chunks.put, chunk_bytes=300)
+    transfer = send(manifest_of(files), chunks.put, chunk_bytes=300)
     assert sorted(map(len, chunks.values())) == [2, 100, 300, 300, 300]
-    receive(shipment, tmp_path / "there", chunks.fetch)
+    receive(transfer, tmp_path / "there", chunks.fetch)
     for name, source in files.items():
         assert (tmp_path / "there" / name).read_bytes() == source.read_bytes()
     assert (tmp_path / "there").stat().st_mode & 0o777 == 0o700
     assert manifest_of({n: tmp_path / "there" / n for n in files}).digest == (
-        shipment.manifest.digest
+        transfer.manifest.digest
     )
 
 
@@ -64,15 +64,15 @@ def test_a_digest_is_of_contents_and_names(files: dict[str, Path], tmp_path: Pat
 def test_what_breaks_on_its_way_leaves_nothing(
     files: dict[str, Path], chunks: Chunks, tmp_path: Path, harm: str
 ) -> None:
-    shipment = send(manifest_of(files), chunks.put)
+    transfer = send(manifest_of(files), chunks.put)
     last = max(chunks)
     chunks[last] = {
         "other bytes": b"\0" * len(chunks[last]),
         "too few": chunks[last][:-1],
         "too many": chunks[last] + b"x",
     }[harm]
-    with pytest.raises(ShipmentError, match="is not what was sent"):
-        receive(shipment, tmp_path / "there", chunks.fetch)
+    with pytest.raises(TransferError, match="is not what was sent"):
+        receive(transfer, tmp_path / "there", chunks.fetch)
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
@@ -81,17 +81,17 @@ def test_a_file_that_is_written_again_while_it_is_sent_is_noticed(
 ) -> None:
     manifest = manifest_of(files)
     files["small.json"].write_bytes(b'{"a": 1}')
-    with pytest.raises(ShipmentError, match=r"small\.json .* changed while it was sent"):
+    with pytest.raises(TransferError, match=r"small\.json .* changed while it was sent"):
         receive(send(manifest, chunks.put), tmp_path / "there", chunks.fetch)
 
 
 def test_a_disk_without_room_is_said_before_anything_is_written(
     files: dict[str, Path], chunks: Chunks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shipment = send(manifest_of(files), chunks.put)
+    transfer = send(manifest_of(files), chunks.put)
     monkeypatch.setattr("shutil.disk_usage", lambda _: _Usage())
-    with pytest.raises(ShipmentError, match=r"do not fit .* 1 MiB are free"):
-        receive(shipment, tmp_path / "there", chunks.fetch)
+    with pytest.raises(TransferError, match=r"do not fit .* 1 MiB are free"):
+        receive(transfer, tmp_path / "there", chunks.fetch)
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
@@ -102,13 +102,13 @@ class _Usage:
 def test_a_disk_that_fills_up_on_the_way_is_one_line_and_leaves_nothing(
     files: dict[str, Path], chunks: Chunks, tmp_path: Path
 ) -> None:
-    shipment = send(manifest_of(files), chunks.put)
+    transfer = send(manifest_of(files), chunks.put)
 
     def full(handle: object) -> bytes:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(ShipmentError, match=r"cannot be put into .*No space left on device"):
-        receive(shipment, tmp_path / "there", full)
+    with pytest.raises(TransferError, match=r"cannot be put into .*No space left on device"):
+        receive(transfer, tmp_path / "there", full)
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
@@ -116,10 +116,10 @@ def test_a_disk_that_fills_up_on_the_way_is_one_line_and_leaves_nothing(
 def test_no_file_lies_outside_of_the_folder(
     name: str, files: dict[str, Path], chunks: Chunks, tmp_path: Path
 ) -> None:
-    with pytest.raises(ShipmentError, match="a place below the folder"):
+    with pytest.raises(TransferError, match="a place below the folder"):
         manifest_of({name: files["empty"]})
     honest = send(manifest_of({"empty": files["empty"]}), chunks.put)
     (entry,) = honest.manifest.files
     forged = type(honest.manifest)((type(entry)(name, 0, entry.sha256),), {})
-    with pytest.raises(ShipmentError, match="a place below the folder"):
-        receive(Shipment(forged, {name: ()}), tmp_path / "there", chunks.fetch)
+    with pytest.raises(TransferError, match="a place below the folder"):
+        receive(Transfer(forged, {name: ()}), tmp_path / "there", chunks.fetch)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.jsonl import read_json_lines
-from clawrl_gym.core.types import Taught
+from clawrl_gym.core.types import DistilledTurn
 from clawrl_gym.store import Store
 from clawrl_gym.store.deletion import Deletion, digest_of, line_filter
 from tests.test_store import make_group, make_sample
@@ -19,8 +19,8 @@ from tests.test_store_delete import files_with, fill, session
 LOG = "evaluations.jsonl"
 
 
-def taught(sample_id: int, turn_id: int | None = None, *gaps: float) -> Taught:
-    return Taught(sample_id, turn_id, 1, [5, 6, 7], list(gaps or (0.25, -1.0, 0.0)))
+def distilled_turn(sample_id: int, turn_id: int | None = None, *gaps: float) -> DistilledTurn:
+    return DistilledTurn(sample_id, turn_id, 1, [5, 6, 7], list(gaps or (0.25, -1.0, 0.0)))
 
 
 async def waiting_ids(store: Store) -> list[int]:
@@ -33,9 +33,9 @@ async def test_the_log_tells_what_the_teacher_thought(tmp_path: Path) -> None:
     await store.add_group(make_group(90), [replace(make_sample(90), session_id="rollout")])
     first, second = await waiting_ids(store)
     before = len(read_json_lines(tmp_path / LOG))
-    strange = taught(second, None, math.nan, -math.inf, 1 / 3)
-    await store.add_taught(3, [taught(first, turn_id), strange, taught(99)])
-    await store.add_taught(4, [])
+    strange = distilled_turn(second, None, math.nan, -math.inf, 1 / 3)
+    await store.add_distilled_turns(3, [distilled_turn(first, turn_id), strange, distilled_turn(99)])
+    await store.add_distilled_turns(4, [])
     await store.close()
     lines: list[dict[str, Any]] = read_json_lines(tmp_path / LOG)
     one, two = lines[before:]
@@ -55,18 +55,18 @@ async def test_it_goes_with_its_session(tmp_path: Path) -> None:
     alice = await fill(store, "alice", 2)
     bob = await fill(store, "bob", 1)
     ids = await waiting_ids(store)
-    lines = [taught(i, turn_id) for i, turn_id in zip(ids, [*alice, *bob], strict=True)]
-    await store.add_taught(1, [*lines, taught(ids[0])])
+    lines = [distilled_turn(i, turn_id) for i, turn_id in zip(ids, [*alice, *bob], strict=True)]
+    await store.add_distilled_turns(1, [*lines, distilled_turn(ids[0])])
     assert await store.delete_session("alice")
     assert files_with(tmp_path, "alice") == []
     left = [line for line in read_json_lines(tmp_path / LOG) if line["type"] == "taught"]
     assert [(line["id"], line["session_id"]) for line in left] == [(ids[2], "bob")]
-    await store.add_taught(2, lines)  # the learner knows nothing of the deletion
+    await store.add_distilled_turns(2, lines)  # the learner knows nothing of the deletion
     assert files_with(tmp_path, "alice") == []
     assert await store.add_session(session("alice"))
     await store.add_samples([replace(make_sample(91), session_id="alice")])
     new = (await store.samples_of_session("alice"))[0].id or 0
-    await store.add_taught(3, [taught(new)])
+    await store.add_distilled_turns(3, [distilled_turn(new)])
     assert [line["id"] for line in read_json_lines(tmp_path / LOG)][-1] == new
     await store.close()
 
@@ -74,7 +74,7 @@ async def test_it_goes_with_its_session(tmp_path: Path) -> None:
 async def test_a_run_that_is_not_recorded_logs_none(tmp_path: Path) -> None:
     store = Store.open(tmp_path, record=False)
     await fill(store, "alice", 1)
-    await store.add_taught(1, [taught((await waiting_ids(store))[0])])
+    await store.add_distilled_turns(1, [distilled_turn((await waiting_ids(store))[0])])
     await store.close()
     assert files_with(tmp_path, "taught") == []
 

@@ -1,4 +1,4 @@
-"""A sample with lessons comes back as it was, and its prompts cost little."""
+"""A sample with distillation targets comes back as it was, and its prompts cost little."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawrl_gym.core.types import Lesson, Sample
+from clawrl_gym.core.types import DistillTarget, Sample
 from clawrl_gym.store import Store, StoreReader
-from clawrl_gym.store.training import pack_lessons, sample_columns, sample_of, unpack_lessons
+from clawrl_gym.store.training import (
+    pack_distill_targets,
+    sample_columns,
+    sample_of,
+    unpack_distill_targets,
+)
 from tests.test_store import make_group, make_sample, update
 from tests.test_store_delete import session
 from tests.test_store_delta import flat
@@ -30,14 +35,14 @@ weights = st.floats(allow_nan=False)
 def samples(draw: st.DrawFn) -> Sample:
     ids_T = draw(st.lists(ids, max_size=5)) + flat(draw(st.lists(runs, max_size=5)))
     length = len(ids_T)
-    lesson = st.builds(Lesson, st.integers(0, length), st.integers(0, length), prompts.map(tuple))
+    target = st.builds(DistillTarget, st.integers(0, length), st.integers(0, length), prompts.map(tuple))
     stream = st.lists(weights, min_size=length, max_size=length)
     return Sample(
         session_id="s1", group_id=0, ids_T=ids_T,
         mask_T=draw(st.lists(st.booleans(), min_size=length, max_size=length)),
         logprobs_T=draw(stream), versions_T=[-1] * length, advantages_T=draw(stream), reward=0.5,
         turn_id=draw(st.none() | ids), distill_T=draw(st.just([]) | stream),
-        lessons=tuple(draw(st.lists(lesson, max_size=3))), id=7,
+        distill_targets=tuple(draw(st.lists(target, max_size=3))), id=7,
     )  # fmt: skip
 
 
@@ -55,14 +60,14 @@ def test_a_sample_comes_back_as_it_was(sample: Sample) -> None:
 def test_prompts_come_back_whatever_they_share_with_the_ids(
     ids_T: list[int], prompts: list[list[int]]
 ) -> None:
-    lessons = (Lesson(len(ids_T), 0, (*prompts, ids_T, ids_T[::-1], [])),)
-    assert unpack_lessons(pack_lessons(lessons, ids_T), ids_T) == lessons
+    targets = (DistillTarget(len(ids_T), 0, (*prompts, ids_T, ids_T[::-1], [])),)
+    assert unpack_distill_targets(pack_distill_targets(targets, ids_T), ids_T) == targets
 
 
 @pytest.mark.parametrize("refused", [-(2**31) - 1, 2**31])
 def test_ids_that_no_vocabulary_has_are_refused(refused: int) -> None:
     with pytest.raises(OverflowError):
-        pack_lessons([Lesson(0, 1, ([refused],))], [5])
+        pack_distill_targets([DistillTarget(0, 1, ([refused],))], [5])
 
 
 def long_sample(name: str, turn_id: int | None = None) -> Sample:
@@ -76,13 +81,13 @@ def long_sample(name: str, turn_id: int | None = None) -> Sample:
     return Sample(
         name, 0, used + reply, [False] * len(used) + [True] * len(reply), [-0.5] * count,
         [1] * count, [0.0] * count, -1.0, turn_id=turn_id, distill_T=weights,
-        lessons=(Lesson(len(used), len(reply), (hinted, other, used)),),
+        distill_targets=(DistillTarget(len(used), len(reply), (hinted, other, used)),),
     )  # fmt: skip
 
 
 def test_a_prompt_costs_no_more_than_its_hint() -> None:
     sample = long_sample("s1")
-    assert len(pack_lessons(sample.lessons, sample.ids_T)) < 1000
+    assert len(pack_distill_targets(sample.distill_targets, sample.ids_T)) < 1000
     columns: dict[str, Any] = sample_columns(sample)
     assert len(columns["lessons"]) + len(columns["distill"]) < len(columns["ids"]) / 10
 

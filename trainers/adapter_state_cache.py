@@ -18,7 +18,7 @@ _MOST_IN_MEMORY = 64
 
 
 @dataclass(frozen=True, slots=True)
-class RestingState:
+class AdapterState:
     """All state of one user that training changes."""
 
     trained: list[Tensor]
@@ -31,25 +31,25 @@ class RestingState:
     """The moving average of the weights, where it is the teacher."""
 
 
-class RestingStates:
+class AdapterStateCache:
     """States in memory; the run's own always stays, because users begin as it is."""
 
     def __init__(self, most: int = _MOST_IN_MEMORY) -> None:
         self._most = most
-        self._states: OrderedDict[str, RestingState] = OrderedDict()
+        self._states: OrderedDict[str, AdapterState] = OrderedDict()
 
-    def put(self, user: str, state: RestingState) -> None:
+    def put(self, user: str, state: AdapterState) -> None:
         self._states[user] = state
         self._states.move_to_end(user)
         users = [one for one in self._states if one != OWNER]
         if len(users) > self._most:
             del self._states[users[0]]
 
-    def take(self, user: str) -> RestingState | None:
+    def take(self, user: str) -> AdapterState | None:
         """Remove and return a state; None where it is not in memory."""
         return self._states.pop(user, None)
 
-    def own(self) -> RestingState:
+    def own(self) -> AdapterState:
         """The run's own state; only while it is another user's turn."""
         return self._states[OWNER]
 

@@ -19,7 +19,7 @@ from clawrl_gym.policy.adapter_files import ADAPTER, ADAPTER_WEIGHTS
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run_folder.folder import RunFolder
-from clawrl_gym.serving.user_lines import UserLines
+from clawrl_gym.serving.user_training import UserTraining
 from clawrl_gym.serving.users import user_folder
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.store.users import Users
@@ -217,7 +217,7 @@ class FakeShared:
     async def ready(self) -> None: ...
 
     async def probe(self) -> Reading:
-        raise AssertionError("nothing is proved")
+        raise AssertionError("nothing is verified")
 
     async def publish(self, *, as_adapter: bool) -> PublishedVersion:
         assert as_adapter
@@ -263,7 +263,7 @@ class FakePolicy:
 class House:
     """Lines of a serving folder, going on."""
 
-    lines: UserLines
+    user_training: UserTraining
     queues: UserQueues
     policy: FakePolicy
     learner: FakeShared
@@ -276,7 +276,7 @@ class House:
         await self.policy.store.add_session(row)
         episode = Episode(session_id, number, _TASK, StopReason.TERMINATED, 1.0, turns=1)
         group = Group(number, _TASK, [episode], version=0)
-        await self.queues.accept(group, [lesson(session_id, number)], [])
+        await self.queues.accept(group, [signal_sample(session_id, number)], [])
 
     async def until(self, *published: str) -> None:
         await until(lambda: self.policy.published == list(published))
@@ -292,7 +292,7 @@ class House:
         assert newest == versions
 
 
-def lesson(session_id: str, number: int) -> Sample:
+def signal_sample(session_id: str, number: int) -> Sample:
     return Sample(session_id, number, [1, 2], [False, True], [0.0, -1.0], [-1, 0], [0.0, 1.0], 1.0)
 
 
@@ -313,25 +313,25 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
             is_refused = f"{user}@{version}" in policy.refused
             return Publication(refusal="it has not arrived" if is_refused else None)
 
-        lines = UserLines(
+        user_training = UserTraining(
             LearnerConfig(keep_checkpoints="auto"), RunFolder(folder), policy, users, timeline,
             said.append, publish,
         )  # fmt: skip
         live = LiveConfig(batch_turns=1)
         queues = UserQueues(
-            lambda user: BatchQueue.live(live, store, user), separate=True, on_new=lines.begin
+            lambda user: BatchQueue.live(live, store, user), separate=True, on_new=user_training.begin
         )
         try:
             await store.rollback_to_checkpoint()
-            await lines.restore(queues)
+            await user_training.restore(queues)
         except TrainerError:
             await store.close()
             raise
         queues.restore(await store.untrained_groups())
-        learners = lines.learners(learner)
-        running = asyncio.create_task(lines.run(queues, BatchQueue.batch))
+        learners = user_training.learners(learner)
+        running = asyncio.create_task(user_training.run(queues, BatchQueue.batch))
         try:
-            yield House(lines, queues, policy, learner, learners, said)
+            yield House(user_training, queues, policy, learner, learners, said)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -437,28 +437,28 @@ async def test_a_user_goes_back_to_an_earlier_version_of_their_own(tmp_path: Pat
     learner = FakeShared()
     learner.going.set()
     async with living(tmp_path, learner) as house:
-        lines = house.lines
-        assert lines.kept_versions("anna") == []
+        user_training = house.user_training
+        assert user_training.kept_versions("anna") == []
         with pytest.raises(ConfigError, match=r"expected one of anna's .* there is none yet"):
-            await lines.return_to(0, "anna")
+            await user_training.rollback(0, "anna")
         for number, user in enumerate(["anna", "ben", "anna"]):
             await house.teach(user, number)
             await house.until(*["anna@1", "ben@1", "anna@2"][: number + 1])
         await house.recorded(anna=2, ben=1)
-        assert (lines.kept_versions("anna"), lines.kept_versions("ben")) == ([0, 1, 2], [0, 1])
-        assert await lines.return_to(1, "anna") == 3
+        assert (user_training.kept_versions("anna"), user_training.kept_versions("ben")) == ([0, 1, 2], [0, 1])
+        assert await user_training.rollback(1, "anna") == 3
         assert house.policy.published[-1] == "anna@3"
         assert learner.calls[-1] == "load"
         with pytest.raises(ConfigError, match=r"got version 7, expected .* of ben's .*: 0, 1$"):
-            await lines.return_to(7, "ben")
+            await user_training.rollback(7, "ben")
         with pytest.raises(ConfigError, match="no user 'zoe'"):
-            lines.kept_versions("zoe")
+            user_training.kept_versions("zoe")
         house.policy.adapter = None
         with pytest.raises(ConfigError, match="all users share one set of weights"):
-            lines.kept_versions("anna")
+            user_training.kept_versions("anna")
     async with living(tmp_path, learner) as house:
         assert house.policy.adapters_of_users["anna"][0] == 3
-        assert await house.lines.return_to(0, "ben") == 2, "before anything of theirs is learned"
+        assert await house.user_training.rollback(0, "ben") == 2, "before anything of theirs is learned"
         assert learner.calls[-2:] == ["forget ben", "use ben -"], "and nobody else notices"
 
 
@@ -475,9 +475,9 @@ async def test_a_line_that_could_not_go_on_goes_back_after_a_restart(tmp_path: P
         await house.recorded(anna=3)
         assert "anna@1 answers them: 3 publications in a row were refused" in house.said[-1]
         with pytest.raises(TrainerError, match="learn no more: start serve again"):
-            await house.lines.return_to(1, "anna")
+            await house.user_training.rollback(1, "anna")
     async with living(tmp_path, learner) as house:
-        again = await house.lines.return_to(1, "anna")
+        again = await house.user_training.rollback(1, "anna")
         assert again >= 2, "what was undone waits again, and may come before"
         assert any("anna: the weights of version 1 are back" in line for line in house.said)
 
@@ -490,9 +490,9 @@ async def test_a_way_back_that_waits_when_its_line_ends_is_told(tmp_path: Path) 
         await house.until("anna@1")
         await house.recorded(anna=1)
         async with house.learners.lock:  # an update of another's
-            returning = asyncio.create_task(house.lines.return_to(1, "anna"))
+            returning = asyncio.create_task(house.user_training.rollback(1, "anna"))
             await asyncio.sleep(0.05)
-            house.lines._going["anna"].task.cancel()
+            house.user_training._going["anna"].task.cancel()
             with pytest.raises(TrainerError, match="the run ended"):
                 await returning
 
@@ -504,7 +504,7 @@ async def test_who_is_removed_leaves_the_learner_and_the_engine(tmp_path: Path) 
         await asyncio.sleep(0.05)
         await house.teach("anna", 2)
         Users(tmp_path).begin_removal("anna")
-        ending = asyncio.create_task(house.lines.end("anna"))
+        ending = asyncio.create_task(house.user_training.end("anna"))
         await asyncio.sleep(0.05)
         assert not ending.done(), "the update under way ends first"
         learner.going.set()

@@ -1,4 +1,4 @@
-"""Proofs: of each publication, that what is served is what the learner has."""
+"""WeightChecks: of each publication, that what is served is what the learner has."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _AT_ONCE = 3
 """Readings in one batch, when the engine's noise is measured."""
 
 
-class Proof:
-    """Of one version: called with each engine that serves it, which raises NotServed; accepted when
-    all do."""
+class WeightCheck:
+    """WeightCheck of one version: called with each engine that serves it, which raises NotServed;
+    accepted when all do."""
 
     def __init__(
         self, probe: Probe, reading: Reading, user: str, version: int, say: Callable[[str], None]
     ) -> None:
         self.metrics: Mapping[str, float] = {}
         self._readings: list[tuple[Finding, list[float]]] = []
-        """Of the engines that were asked."""
+        """Findings and readings of the engines that were asked."""
         self._probe = probe
         self._reading = reading
         self._user = user
@@ -38,7 +38,7 @@ class Proof:
         try:
             logprobs = await engine.logprobs(reading.ids_T, version=self._version, user=user)
         except PolicyUnavailable as error:  # it takes what is current when it is back
-            return self._say(f"version {self._version} could not be proved: {error}")
+            return self._say(f"version {self._version} could not be verified: {error}")
         finding = self._probe.compare(user, reading.logprobs_T, logprobs)
         self._readings.append((finding, logprobs))
         if finding.gap >= self.metrics.get(GAP, 0.0):
@@ -47,13 +47,13 @@ class Proof:
             self.metrics = finding.metrics
             raise NotServed(finding.refusal)
 
-    def accept(self) -> None:
-        """It serves: the next version is compared with it."""
+    def mark_verified(self) -> None:
+        """Note that it serves: the next version is compared with it."""
         for finding, logprobs in self._readings[:1]:
-            self._probe.accept(self._user, finding, self._reading.logprobs_T, logprobs)
+            self._probe.mark_verified(self._user, finding, self._reading.logprobs_T, logprobs)
 
 
-class Proofs:
+class WeightChecks:
     """Makes them. What numbers do is measured at the first one, by the version before it."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Proofs:
         self._start: Reading | None = None
 
     def begin(self, reading: Reading | None) -> None:
-        """With what the learner says of the version that is served now."""
+        """Begin with the learner's reading of the version that is served now."""
         self._start = reading
         if reading is None or not self._can_probe:
             self._probe = None
@@ -83,17 +83,17 @@ class Proofs:
 
     async def of(
         self, reading: Reading | None, user: str, version: int, served: int
-    ) -> Proof | None:
-        """Of a version that is about to be published; None where it cannot be proved.
+    ) -> WeightCheck | None:
+        """WeightCheck of a version that is about to be published; None where it cannot be verified.
 
-        `served`: the newest version for all. Raises PolicyError when other weights were served
-        than the learner's from the start.
+        `served`: the newest version for all. Raises PolicyError when other weights were served than
+        the learner's from the start.
         """
         if reading is None or self._probe is None or self._start is None:
             return None
         if not self._probe.is_measured and not await self._measure(self._start, served):
             return None
-        return Proof(self._probe, reading, user, version, self._say)
+        return WeightCheck(self._probe, reading, user, version, self._say)
 
     async def _measure(self, start: Reading, served: int) -> bool:
         async def ask(engine: EngineClient) -> list[list[float]]:
@@ -127,6 +127,6 @@ def computes_exactly(
     return in_float32 and device == "cpu"
 
 
-def refused(proof: Proof | None) -> dict[str, float]:
+def refused(weight_check: WeightCheck | None) -> dict[str, float]:
     """Metrics of a publication that was refused, for whatever reason."""
-    return {**({} if proof is None else proof.metrics), REFUSED: 1.0}
+    return {**({} if weight_check is None else weight_check.metrics), REFUSED: 1.0}

@@ -1,5 +1,5 @@
-"""Does it fit? A configuration's memory on GPUs of several sizes, and what to set where it does
-not, by arithmetic alone."""
+"""A configuration's memory on GPUs of several sizes, and settings where it does not fit, by
+arithmetic alone."""
 
 from __future__ import annotations
 
@@ -12,39 +12,45 @@ from clawrl_gym.config import AdapterConfig, CommandConfig
 from clawrl_gym.config.part import Part
 from clawrl_gym.policy.memory import GIB, kv_bytes_per_token
 from clawrl_gym.policy.shape import ModelShape
-from clawrl_gym.preflight.needs import LEARNER_ON_GPU_GIB, Needs, gpu_memory_gib, learns, needs_of
+from clawrl_gym.preflight.requirements import (
+    LEARNER_ON_GPU_GIB,
+    Requirements,
+    gpu_memory_gib,
+    learns,
+    requirements_of,
+)
 
-CARDS_GIB = (16, 24, 48, 80)
+GPUS_GIB = (16, 24, 48, 80)
 _MARGIN = 0.02
-"""Of a card, for what no arithmetic knows."""
+"""Share of a card, for what no arithmetic knows."""
 _LARGEST_SHARE = 0.92
 Settings = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class CardPlan:
+class GpuFit:
     """One run on one GPU, or on two of the same size."""
 
     card_gib: float
-    needs: Needs
+    needs: Requirements
     share: float
-    """Of the card, for vLLM."""
+    """Share of the card for vLLM."""
     cached_tokens: int
-    """What vLLM's key-value cache then holds."""
+    """Tokens that vLLM's key-value cache then holds."""
     is_apart: bool
     """Whether the learner has a card for itself."""
     settings: Settings
-    """What has to be set for it; empty when it fits as composed."""
+    """Settings that make it fit; empty when it fits as composed."""
     fits: bool
 
     @property
     def used_gib(self) -> float:
-        """By vLLM, which takes all of its share, and by the learner at its largest."""
+        """GiB used by vLLM, which takes all of its share, and by the learner at its largest."""
         learner = self.needs.learner.total
         return self.share * self.card_gib + (learner + LEARNER_ON_GPU_GIB if learner else 0.0)
 
 
-def plan_card(config: CommandConfig, shape: ModelShape, card_gib: float) -> CardPlan:
+def fit_gpu(config: CommandConfig, shape: ModelShape, card_gib: float) -> GpuFit:
     """The configuration as it is, or with the fewest changes that make it fit."""
     settings: dict[str, object] = {}
     changed = config
@@ -61,8 +67,8 @@ def plan_card(config: CommandConfig, shape: ModelShape, card_gib: float) -> Card
 
 def _plan(
     config: CommandConfig, shape: ModelShape, card_gib: float, settings: Settings
-) -> CardPlan:
-    needs = needs_of(config, shape, "cuda")
+) -> GpuFit:
+    needs = requirements_of(config, shape, "cuda")
     learner = needs.learner.total + LEARNER_ON_GPU_GIB if learns(config) else 0.0
     least = needs.engine.total / card_gib
     is_apart = is_apart_here(config)
@@ -74,7 +80,7 @@ def _plan(
         settings = {**settings, "policy.gpu_memory_utilization": share}
     room = share * card_gib - needs.engine.total + needs.engine.kv_cache
     token = kv_bytes_per_token(config.policy, shape)
-    return CardPlan(
+    return GpuFit(
         card_gib, needs, share, max(0, int(room * GIB / token)) if token else 0, is_apart,
         settings,
         least <= share <= most,
@@ -82,7 +88,7 @@ def _plan(
 
 
 def _steps(config: CommandConfig) -> Iterator[dict[str, object]]:
-    """What is given up, the cheapest first; each comes on top of those before it."""
+    """Settings to give up, the cheapest first; each comes on top of those before it."""
     if not learns(config):
         yield from _shorter(config)
         return
@@ -122,17 +128,17 @@ def _with(config: CommandConfig, key: str, value: object) -> CommandConfig:
 
 
 def words(settings: Settings) -> str:
-    """As a command line takes them."""
+    """Settings as a command line takes them."""
     return " ".join(f"{key}={_value(value)}" for key, value in settings.items())
 
 
 def _cures(config: CommandConfig, shape: ModelShape, card_gib: float) -> Iterator[str]:
-    """What would make it fit."""
+    """Changes that would make it fit."""
     lora = _with(config, "learner.adapter", AdapterConfig())
-    if config.learner.adapter is None and plan_card(lora, shape, card_gib).fits:
+    if config.learner.adapter is None and fit_gpu(lora, shape, card_gib).fits:
         yield "learner=lora"
     apart = _with(config, "learner.placement", "apart")
-    if not is_apart_here(config) and plan_card(apart, shape, card_gib).fits:
+    if not is_apart_here(config) and fit_gpu(apart, shape, card_gib).fits:
         yield "two such cards (learner.placement=apart)"
     yield "a smaller model"
 
@@ -141,7 +147,7 @@ def _value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def memory_lines(needs: Needs) -> Iterator[str]:
+def memory_lines(needs: Requirements) -> Iterator[str]:
     """Memory by part, of one engine and the learner."""
     engine, learner = needs.engine, needs.learner
     yield (
@@ -162,19 +168,19 @@ def memory_lines(needs: Needs) -> Iterator[str]:
         )
 
 
-def cards_here() -> dict[str, float]:
+def gpus_here() -> dict[str, float]:
     """The cards that are looked at, by name: this machine's, where it has one, and usual ones."""
     own = gpu_memory_gib()
     here = {} if own is None else {"here": own}
-    return {**here, **{f"{size} GB": float(size) for size in CARDS_GIB}}
+    return {**here, **{f"{size} GB": float(size) for size in GPUS_GIB}}
 
 
 def as_fields(
     config: CommandConfig, shape: ModelShape, cards: Mapping[str, float]
 ) -> dict[str, object]:
     """All of it as programs read it."""
-    needs = needs_of(config, shape, "cuda")
-    plans = {name: plan_card(config, shape, card_gib) for name, card_gib in cards.items()}
+    needs = requirements_of(config, shape, "cuda")
+    plans = {name: fit_gpu(config, shape, card_gib) for name, card_gib in cards.items()}
     return {
         "model": config.policy.model, "parameters": shape.parameters,
         "engine_gib": asdict(needs.engine), "learner_gib": asdict(needs.learner),
@@ -188,12 +194,12 @@ def as_fields(
     }  # fmt: skip
 
 
-def card_lines(
+def gpu_fit_lines(
     config: CommandConfig, shape: ModelShape, cards: Mapping[str, float]
 ) -> Iterator[str]:
     """A line for each card."""
     for name, card_gib in cards.items():
-        plan = plan_card(config, shape, card_gib)
+        plan = fit_gpu(config, shape, card_gib)
         if not plan.fits:
             yield f"{name:<10} does not fit: take {' or '.join(_cures(config, shape, card_gib))}"
             continue

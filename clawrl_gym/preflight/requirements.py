@@ -1,8 +1,8 @@
-"""What a run takes of the machine: memory and disk, estimated from the model's shape.
+"""Memory and disk of a run, estimated from the model's shape.
 
-Refused is only what cannot fit whatever a batch holds: weights, gradients, the optimizer's state,
-one context's keys and values, and what the processes need by themselves. Activations come on top:
-what does not fit with those of a full pack is said, with what to set.
+A run is refused only when it cannot fit whatever a batch holds: weights, gradients, the optimizer's
+state, one context's keys and values, and the processes themselves. Activations come on top: where
+those of a full pack do not fit, a note says so, with what to set.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from clawrl_gym.trainers.memory import (
 
 GIB = 2**30
 _WEIGHT_BYTES = 4
-"""Of a parameter in a checkpoint; in the newest Adam's two moments are beside it."""
+"""Bytes of a parameter in a checkpoint; in the newest Adam's two moments are beside it."""
 _SERVER_GIB = 1.1
-"""Of an engine's processes, without weights and cache; measured with the tiny policy on a CPU."""
+"""GiB of an engine's processes, without weights and cache; measured with the tiny policy on CPU."""
 _LEARNER_GIB = 0.8
 LEARNER_ON_GPU_GIB = 0.6
 """CUDA's own of the learner's process, and what its allocator cannot use; not measured here."""
@@ -44,22 +44,22 @@ _RECORDS_GIB = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Requirements:
     """Memory and disk of one run, in GiB."""
 
     host_memory: float
-    """On a CPU all but activations; beside a GPU, what stays in main memory."""
+    """Main memory in GiB: on a CPU all but activations, beside a GPU what stays there."""
     engine: EngineMemory
-    """Of each engine."""
+    """Memory of each engine."""
     learner: LearnerMemory
     """All zero where nothing is learned."""
     disk: float
 
 
-def needs_of(
+def requirements_of(
     config: CommandConfig | EvaluateConfig, shape: ModelShape, device: Device, users: int = 0
-) -> Needs:
-    """What this configuration takes with a model of this shape, for so many users beside the
+) -> Requirements:
+    """Needs of this configuration with a model of this shape, for so many users beside the
     owner."""
     policy = config.policy
     adapters = _served_adapter_parameters(config, shape, device, users)
@@ -75,7 +75,7 @@ def needs_of(
     host += _LEARNER_GIB if learner.total else 0.0
     if device == "cpu":
         host += policy.servers * engine.total + learner.resident
-    return Needs(host, engine, learner, disk)
+    return Requirements(host, engine, learner, disk)
 
 
 def learns(config: CommandConfig) -> bool:
@@ -85,15 +85,15 @@ def learns(config: CommandConfig) -> bool:
 
 
 def memory_problems(
-    needs: Needs,
+    needs: Requirements,
     policy: PolicyConfig,
     available_gib: float,
     gpu_gib: float | None,
     *,
     is_apart: bool = False,
 ) -> Iterator[str]:
-    """What does not fit. `gpu_gib`: memory of the device, None where it is not known. `is_apart`:
-    the learner has another one for itself."""
+    """Needs that do not fit. `gpu_gib`: memory of the device, None where it is not known.
+    `is_apart`: the learner has another one for itself."""
     if needs.host_memory > available_gib:
         yield (
             f"got {available_gib:.1f} GiB of free memory, expected at least "
@@ -123,7 +123,7 @@ def memory_problems(
         )
 
 
-def disk_problems(needs: Needs, folder: Path) -> Iterator[str]:
+def disk_problems(needs: Requirements, folder: Path) -> Iterator[str]:
     """Whether what a run writes finds room."""
     free_gib = free_bytes(folder) / GIB
     if MIN_FREE_BYTES / GIB <= free_gib < needs.disk:  # less was said of the folder itself
@@ -135,7 +135,7 @@ def disk_problems(needs: Needs, folder: Path) -> Iterator[str]:
 
 
 def gpu_memory_gib() -> float | None:
-    """Of the first device that nvidia-smi shows; None where it cannot be asked."""
+    """Memory of the first device that nvidia-smi shows; None where it cannot be asked."""
     rows = provenance.run_quietly(
         ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"], timeout_s=2.0
     ).splitlines()
@@ -143,7 +143,7 @@ def gpu_memory_gib() -> float | None:
 
 
 def _checkpoint_bytes(learner: LearnerConfig, shape: ModelShape) -> float:
-    """Of all checkpoints: the newest ones, the best one, and the one being written."""
+    """Bytes of all checkpoints: the newest ones, the best one, and the one being written."""
     older = learner.keep_checkpoints if isinstance(learner.keep_checkpoints, int) else 2
     kept = _WEIGHT_BYTES + adam_bytes(learner)
     if learner.adapter is not None:
@@ -154,7 +154,7 @@ def _checkpoint_bytes(learner: LearnerConfig, shape: ModelShape) -> float:
 def _served_adapter_parameters(
     config: CommandConfig | EvaluateConfig, shape: ModelShape, device: Device, users: int
 ) -> int:
-    """Of all adapters that one engine holds ready on its device, where adapters are served."""
+    """Parameters of all adapters that one engine holds on its device, where it serves adapters."""
     if not isinstance(config, CommandConfig):
         return 0
     adapter = served_adapter(config, device, has_users=users > 0)

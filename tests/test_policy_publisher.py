@@ -10,7 +10,7 @@ from aiohttp import web
 
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.policy.serving_folder import ServingFolder
-from clawrl_gym.policy.vllm.swap import WeightSwap
+from clawrl_gym.policy.vllm.publisher import WeightPublisher
 from tests.fake_vllm import KEY, FakeVllm, Handler, running, says
 from tests.tiny_models import write_safetensors
 from tests.waiting import until
@@ -74,7 +74,7 @@ def same_bytes(one: Path, other: Path) -> bool:
 async def test_a_swap_pauses_reloads_names_the_version_and_resumes(
     vllm: FakeVllm, served: Served, weights: Path
 ) -> None:
-    paused_s = await WeightSwap(served).publish(1, weights)
+    paused_s = await WeightPublisher(served).publish(1, weights)
     assert vllm.paths() == SWAP
     assert vllm.calls[0][1] == {"mode": "keep", "clear_cache": "false"}
     assert vllm.calls[1][1] == {"reset_running_requests": "true"}
@@ -91,7 +91,7 @@ async def test_weights_that_are_not_whole_pause_nothing(
 ) -> None:
     cut_off(weights)
     with pytest.raises(PolicyError, match="cut off"):
-        await WeightSwap(served).publish(1, weights)
+        await WeightPublisher(served).publish(1, weights)
     assert vllm.calls == []
     assert served.folder.version == 0
 
@@ -100,7 +100,7 @@ async def test_weights_of_another_model_pause_nothing(
     vllm: FakeVllm, served: Served, tmp_path: Path
 ) -> None:
     with pytest.raises(PolicyError, match=r"version 1 .*another model: w is \[5\], expected \[9\]"):
-        await WeightSwap(served).publish(1, write_safetensors(tmp_path / "x.safetensors", 5))
+        await WeightPublisher(served).publish(1, write_safetensors(tmp_path / "x.safetensors", 5))
     assert vllm.calls == []
 
 
@@ -115,7 +115,7 @@ async def test_weights_that_vllm_refuses_are_put_back_and_requests_go_on(
 
     vllm.answers["/collective_rpc"] = reload
     with pytest.raises(PolicyError, match="500: shape mismatch"):
-        await WeightSwap(served).publish(1, weights)
+        await WeightPublisher(served).publish(1, weights)
     assert seen == [1, 0]
     assert vllm.paths() == [*DROP, "/collective_rpc", "/health", *SWAP], (
         "nothing is sampled between"
@@ -131,7 +131,7 @@ async def test_a_cache_of_the_old_weights_that_stays_is_an_error_before_anything
 ) -> None:
     vllm.answers["/reset_prefix_cache"] = says({"success": False})
     with pytest.raises(PolicyError, match="old weights have read"):
-        await WeightSwap(served).publish(1, weights)
+        await WeightPublisher(served).publish(1, weights)
     assert "/collective_rpc" not in vllm.paths()
     assert not vllm.paused
     assert served.folder.version == 0
@@ -144,7 +144,7 @@ async def test_when_nothing_can_be_loaded_both_reasons_are_told_and_it_still_res
     with pytest.raises(
         PolicyError, match=r"version 1 could not be loaded .* nor those of version 0"
     ):
-        await WeightSwap(served).publish(1, weights)
+        await WeightPublisher(served).publish(1, weights)
     failed = [*DROP, "/collective_rpc"]
     assert vllm.paths() == [*failed, "/health", *failed, "/resume"]
     assert not vllm.paused
@@ -157,7 +157,7 @@ async def test_a_resume_that_fails_is_repeated(
         return vllm.answer("/resume", {})
 
     vllm.answers["/resume"] = fails(2, resume)
-    await WeightSwap(served).publish(1, weights)
+    await WeightPublisher(served).publish(1, weights)
     assert vllm.paths() == [*SWAP, "/resume", "/resume"]
     assert not vllm.paused
 
@@ -169,7 +169,7 @@ async def test_a_server_that_is_away_for_a_moment_gets_the_weights_afterwards(
         return vllm.answer("/pause", {})
 
     vllm.answers["/pause"] = fails(1, pause)
-    await WeightSwap(served, recovery_s=5).publish(1, weights)
+    await WeightPublisher(served, recovery_s=5).publish(1, weights)
     assert vllm.version == "1"
     assert served.folder.version == 1
     assert not vllm.paused
@@ -184,7 +184,7 @@ async def test_requests_wait_until_weights_that_were_slow_to_load_are_named(
         return web.json_response({})
 
     vllm.answers["/collective_rpc"] = fails(1, reload)
-    await WeightSwap(served, recovery_s=5).publish(1, weights)
+    await WeightPublisher(served, recovery_s=5).publish(1, weights)
     assert vllm.paths() == [*DROP, "/collective_rpc", "/health", *SWAP]
     assert not vllm.paused
 
@@ -192,8 +192,8 @@ async def test_requests_wait_until_weights_that_were_slow_to_load_are_named(
 async def test_publications_are_queued_and_never_interleaved(
     vllm: FakeVllm, served: Served, weights: Path
 ) -> None:
-    swap = WeightSwap(served)
-    await asyncio.gather(*(swap.publish(version, weights) for version in (1, 2, 3)))
+    publisher = WeightPublisher(served)
+    await asyncio.gather(*(publisher.publish(version, weights) for version in (1, 2, 3)))
     assert vllm.paths() == SWAP * 3
     assert vllm.version == "3"
     assert served.folder.version == 3
@@ -210,7 +210,7 @@ async def test_a_publication_that_is_cancelled_still_resumes(
         return web.json_response({})
 
     vllm.answers["/collective_rpc"] = reload
-    publishing = asyncio.create_task(WeightSwap(served).publish(1, weights))
+    publishing = asyncio.create_task(WeightPublisher(served).publish(1, weights))
     await reloading.wait()
     publishing.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -223,7 +223,7 @@ async def test_a_server_that_is_being_started_loads_what_is_current_by_itself(
     vllm: FakeVllm, served: Served, weights: Path
 ) -> None:
     served.alive = False
-    assert await WeightSwap(served).publish(1, weights) == 0.0
+    assert await WeightPublisher(served).publish(1, weights) == 0.0
     assert vllm.calls == []
     assert served.folder.version == 1
     assert same_bytes(served.folder.current / "model.safetensors", weights)
@@ -237,7 +237,7 @@ async def test_a_server_that_dies_in_a_swap_is_not_waited_for(
         return web.Response(status=503)
 
     vllm.answers["/collective_rpc"] = reload
-    assert await WeightSwap(served).publish(1, weights) == 0.0
+    assert await WeightPublisher(served).publish(1, weights) == 0.0
     assert served.folder.version == 1
 
 
@@ -246,7 +246,7 @@ async def test_a_swap_waits_for_a_start_that_is_under_way(
 ) -> None:
     """Else the start could name the old version over the new weights."""
     async with served.changing:
-        publishing = asyncio.create_task(WeightSwap(served).publish(1, weights))
+        publishing = asyncio.create_task(WeightPublisher(served).publish(1, weights))
         await asyncio.sleep(0.1)
         assert served.folder.version == 0
         assert vllm.calls == []
@@ -265,7 +265,7 @@ async def test_an_engine_that_died_refuses_nothing_and_keeps_the_new_weights(
         return web.Response(status=500)
 
     vllm.answers["/collective_rpc"] = reload
-    await WeightSwap(served).publish(1, weights)
+    await WeightPublisher(served).publish(1, weights)
     assert served.folder.version == 1
 
 
