@@ -131,7 +131,8 @@ class Rig:
             seen.seconds.append(time.perf_counter() - started_s)
             seen.gaps.append(weight_check.metrics["learner/probe_gap"])
         print(
-            f"{version} {kind}: {time.perf_counter() - started_s:.2f} s {weight_check.metrics}", flush=True
+            f"{version} {kind}: {time.perf_counter() - started_s:.2f} s {weight_check.metrics}",
+            flush=True,
         )
         if "learner/probe_arrived" in weight_check.metrics:
             seen.arrived[kind].append(weight_check.metrics["learner/probe_arrived"])

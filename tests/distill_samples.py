@@ -60,6 +60,8 @@ def two_turns(id: int | None = None, *, same: bool = False) -> Sample:
         advantages_T=[0.0] * 40,
         reward=0.0,
         distill_T=[1.0 if i else 0.0 for i in inside],
-        distill_targets=tuple(DistillTarget(start, length, (ids[:start] + hint,)) for start, length in spans),
+        distill_targets=tuple(
+            DistillTarget(start, length, (ids[:start] + hint,)) for start, length in spans
+        ),
         id=id,
     )

@@ -253,7 +253,9 @@ async def _write_episode(
     start, length = len(turn.prompt_ids_T), len(turn.sampled_ids_T)
     weights = [1.0 if start <= at < start + length else 0.0 for at in range(len(prompt))]
     read = [*turn.prompt_ids_T, *tokenizer.encode(f" [hint] {HINT}").ids]
-    sample = replace(sample, distill_T=weights, distill_targets=(DistillTarget(start, length, (read,)),))
+    sample = replace(
+        sample, distill_T=weights, distill_targets=(DistillTarget(start, length, (read,)),)
+    )
     ids = await store.add_samples([sample])
     gaps_T = [(-3.0, 0.0, 2.5, 0.4, -0.2)[at % 5] for at in range(length)]
     gaps_T[-1] = math.nan

@@ -138,7 +138,9 @@ async def test_a_sample_of_hints_alone_teaches(store: Store) -> None:
     ready = live(store, turns=1)
     await accept(ready, 1, sample(1, advantage=0.0))
     assert await is_waiting(ready)
-    taught = sample(2, advantage=0.0, distill_T=[0.0, 1.0], distill_targets=(DistillTarget(1, 1, ([5],)),))
+    taught = sample(
+        2, advantage=0.0, distill_T=[0.0, 1.0], distill_targets=(DistillTarget(1, 1, ([5],)),)
+    )
     await accept(ready, 2, taught)
     assert ready.waiting_samples == 1
     assert numbers(await due(ready)) == [1, 2]

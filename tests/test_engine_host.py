@@ -51,7 +51,9 @@ class Head:
         (self.model / "config.json").write_text('{"max_position_embeddings": 4096}')
         write_safetensors(self.model / "model.safetensors", 9)
         self._folder = folder
-        self.transfer_store = TransferStore(self.model, str(self.model), folder / "depot", network.put)
+        self.transfer_store = TransferStore(
+            self.model, str(self.model), folder / "depot", network.put
+        )
 
     def weights(self, fill: int) -> Path:
         return write_safetensors(self._folder / f"{fill}.safetensors", 9, fill)

@@ -138,7 +138,8 @@ def test_the_learner_of_4b_beside_bfloat16_weights_takes_14_gb() -> None:
 def test_where_a_step_takes_memory_of_its_own_it_is_said() -> None:
     config = load_config(["policy=qwen3_0_6b", "learner.moment_bits=8"])
     (_, on_cpu), (_, on_gpu) = (
-        memory_lines(requirements_of(config, shape_of(config), device)) for device in ("cpu", "cuda")
+        memory_lines(requirements_of(config, shape_of(config), device))
+        for device in ("cpu", "cuda")
     )
     assert "when it steps, 2.90" in on_cpu
     assert "when it steps" not in on_gpu

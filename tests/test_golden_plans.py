@@ -146,7 +146,9 @@ def commands() -> dict[str, list[str]]:
     return told
 
 
-def _dry_run(config: Config, device: Device, shape: ModelShape, needs: Requirements) -> Iterator[str]:
+def _dry_run(
+    config: Config, device: Device, shape: ModelShape, needs: Requirements
+) -> Iterator[str]:
     folder = None if device == "cuda" else Path("/models/somewhere")
     heldout = [] if isinstance(config, ServeConfig) else [_task(number) for number in range(40)]
     model = ModelPlan(device, folder, shape, needs)

@@ -202,7 +202,9 @@ def test_replayed_verdicts_give_the_terms_that_would_have_come() -> None:
     assert replayed.compared() == lived.compared() == []
     last = group([1.0, 0.0]), segments_G, [said(t1=1), {}]
     assert replayed.make_samples(*last) == lived.make_samples(*last)
-    assert Grpo(baseline_decay=0.7, process_weight=0.5).make_samples(*last) != lived.make_samples(*last)
+    assert Grpo(baseline_decay=0.7, process_weight=0.5).make_samples(*last) != lived.make_samples(
+        *last
+    )
 
 
 def test_fellows_who_all_got_the_same_verdict_add_nothing() -> None:
@@ -214,7 +216,9 @@ def test_fellows_who_all_got_the_same_verdict_add_nothing() -> None:
 
 def test_equal_outcomes_with_different_verdicts_teach_the_difference() -> None:
     grpo = Grpo(normalize_std=False)
-    samples = grpo.make_samples(group([1.0, 1.0]), [[long_segment(0)]] * 2, [said(t0=1), said(t0=-1)])
+    samples = grpo.make_samples(
+        group([1.0, 1.0]), [[long_segment(0)]] * 2, [said(t0=1), said(t0=-1)]
+    )
     assert [s.advantages_T[1] for s in samples] == [1.0, -1.0]
     assert grpo.counts == {"process_only": 1, "used": 1}
 

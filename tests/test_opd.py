@@ -173,7 +173,9 @@ def test_a_built_hybrid_compares_groups_and_single_turns() -> None:
     config = TrainerConfig(algorithm="hybrid", rl_weight=2.0, normalize_std=False)
     two = build_algorithm(config, 2).make_samples(group(1.0, 0.0), [[segment()], [segment()]])
     assert [s.advantages_T[-1] for s in two] == [1.0, -1.0]
-    (one,) = build_algorithm(config, None).make_samples(group(1.0), [[segment()]], [{1: verdict(-1.0)}])
+    (one,) = build_algorithm(config, None).make_samples(
+        group(1.0), [[segment()]], [{1: verdict(-1.0)}]
+    )
     assert one.advantages_T[-1] == -2.0
 
 

@@ -152,7 +152,9 @@ def test_a_list_of_the_wrong_length_is_an_error_that_says_both() -> None:
         make_sample(group(1.0), episode, segment(), {1: TurnWeights(advantage=[0.5] * 3)})
     with pytest.raises(TrainerError, match="gave 1 numbers as distill of turn 1"):
         make_sample(group(1.0), episode, segment(), {1: TurnWeights(distill=[0.5])}, READ)
-    sample = make_sample(group(1.0), episode, segment(), {1: TurnWeights(distill=[0.5, 0.25])}, READ)
+    sample = make_sample(
+        group(1.0), episode, segment(), {1: TurnWeights(distill=[0.5, 0.25])}, READ
+    )
     assert sample.distill_T[-2:] == [0.5, 0.25]
 
 

@@ -279,7 +279,10 @@ async def test_a_judge_that_gives_no_verdict_abstains(
         ("None", r"got a NoneType of Mine.weights, expected a list of 1"),
         ("[]", r"got a list of 0 of Mine.weights, expected a list of 1"),
         ("[{1: 0.5}]", r"got \{1: 0.5\} as the weights.*expected a dict of TurnWeights"),
-        ("[{1: cg.TurnWeights(advantage=float('nan'))}]", r"as advantage of its turns, expected finite"),
+        (
+            "[{1: cg.TurnWeights(advantage=float('nan'))}]",
+            r"as advantage of its turns, expected finite",
+        ),
         ("1 // 0", r"Mine.weights: ZeroDivisionError"),
     ],
 )

@@ -90,7 +90,9 @@ async def test_a_chat_is_rendered_generated_and_read_in_one_request(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
     vllm.answers[REPLY] = says(whole([4, 5]))
-    reply = await client.generate_chat(CHAT, GREEDY, version=4, required_prefix=[1, 2, 3], request_id="r1")
+    reply = await client.generate_chat(
+        CHAT, GREEDY, version=4, required_prefix=[1, 2, 3], request_id="r1"
+    )
     made = Generation([1, 2, 3, 4, 5], [10, 11, 2], [-0.5, None, -0.25], [4, 4, 4], "stop", "hi")
     assert reply == ChatReply([1, 2, 3, 4, 5], (made, {"role": "assistant", "content": "hi"}))
     ((path, body),) = vllm.calls

@@ -334,7 +334,9 @@ def test_wherever_a_stream_breaks_off_both_servers_tell_what_one_had_told(
     prompt = tokenizer().encode("<|im_start|>system\nThe code is 4711.<|im_end|>\n")
     ids = tokenizer().encode(text)
 
-    def told(resume_from: list[int], new: list[int], last: bool = True) -> tuple[str, str, list[int]]:
+    def told(
+        resume_from: list[int], new: list[int], last: bool = True
+    ) -> tuple[str, str, list[int]]:
         """What was sent before, what is sent now, and the ids of all."""
         continued = reply_text(tokenizer(), prompt, stop, skips_special=True)
         before = "".join(text for token in resume_from for _, text in continued.next(token))

@@ -279,7 +279,9 @@ def live_run(folder: Path) -> Path:
             )  # fmt: skip
             ids = await store.add_samples([sample])
             await store.set_yield("talk", 1, None)
-            await store.add_distilled_turns(1, [DistilledTurn(ids[0], turn_id, 0, [3, 4], [-1.5, 0.5])])
+            await store.add_distilled_turns(
+                1, [DistilledTurn(ids[0], turn_id, 0, [3, 4], [-1.5, 0.5])]
+            )
         finally:
             await store.close()
 

@@ -35,7 +35,9 @@ weights = st.floats(allow_nan=False)
 def samples(draw: st.DrawFn) -> Sample:
     ids_T = draw(st.lists(ids, max_size=5)) + flat(draw(st.lists(runs, max_size=5)))
     length = len(ids_T)
-    target = st.builds(DistillTarget, st.integers(0, length), st.integers(0, length), prompts.map(tuple))
+    target = st.builds(
+        DistillTarget, st.integers(0, length), st.integers(0, length), prompts.map(tuple)
+    )
     stream = st.lists(weights, min_size=length, max_size=length)
     return Sample(
         session_id="s1", group_id=0, ids_T=ids_T,

@@ -34,7 +34,9 @@ async def test_the_log_tells_what_the_teacher_thought(tmp_path: Path) -> None:
     first, second = await waiting_ids(store)
     before = len(read_json_lines(tmp_path / LOG))
     strange = distilled_turn(second, None, math.nan, -math.inf, 1 / 3)
-    await store.add_distilled_turns(3, [distilled_turn(first, turn_id), strange, distilled_turn(99)])
+    await store.add_distilled_turns(
+        3, [distilled_turn(first, turn_id), strange, distilled_turn(99)]
+    )
     await store.add_distilled_turns(4, [])
     await store.close()
     lines: list[dict[str, Any]] = read_json_lines(tmp_path / LOG)

@@ -227,7 +227,9 @@ async def test_a_run_of_version_2_is_gone_on_with(tmp_path: Path) -> None:
     tools: list[Any] = [turn.tools for turn in await store.turns_of("s1")]
     assert tools == [[], [], [{"name": "f"}]]
     target = DistillTarget(1, 2, ([1, 9],))
-    taught = replace(LIVE_SAMPLE, turn_id=turn_id, distill_T=[0.0, 1.0, 1.0], distill_targets=(target,))
+    taught = replace(
+        LIVE_SAMPLE, turn_id=turn_id, distill_T=[0.0, 1.0, 1.0], distill_targets=(target,)
+    )
     (stored,) = await store.add_group(make_group(7), [taught])
     assert await store.samples_of_session("s1") == [replace(LIVE_SAMPLE, id=1), stored]
     assert await store.delete_session("s1")

@@ -319,7 +319,9 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
         )  # fmt: skip
         live = LiveConfig(batch_turns=1)
         queues = UserQueues(
-            lambda user: BatchQueue.live(live, store, user), separate=True, on_new=user_training.begin
+            lambda user: BatchQueue.live(live, store, user),
+            separate=True,
+            on_new=user_training.begin,
         )
         try:
             await store.rollback_to_checkpoint()
@@ -445,7 +447,10 @@ async def test_a_user_goes_back_to_an_earlier_version_of_their_own(tmp_path: Pat
             await house.teach(user, number)
             await house.until(*["anna@1", "ben@1", "anna@2"][: number + 1])
         await house.recorded(anna=2, ben=1)
-        assert (user_training.kept_versions("anna"), user_training.kept_versions("ben")) == ([0, 1, 2], [0, 1])
+        assert (user_training.kept_versions("anna"), user_training.kept_versions("ben")) == (
+            [0, 1, 2],
+            [0, 1],
+        )
         assert await user_training.rollback(1, "anna") == 3
         assert house.policy.published[-1] == "anna@3"
         assert learner.calls[-1] == "load"
@@ -458,7 +463,9 @@ async def test_a_user_goes_back_to_an_earlier_version_of_their_own(tmp_path: Pat
             user_training.kept_versions("anna")
     async with living(tmp_path, learner) as house:
         assert house.policy.adapters_of_users["anna"][0] == 3
-        assert await house.user_training.rollback(0, "ben") == 2, "before anything of theirs is learned"
+        assert await house.user_training.rollback(0, "ben") == 2, (
+            "before anything of theirs is learned"
+        )
         assert learner.calls[-2:] == ["forget ben", "use ben -"], "and nobody else notices"
 
 

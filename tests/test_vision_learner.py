@@ -162,7 +162,10 @@ def test_a_teacher_sees_the_pictures_of_the_turn(model_dir: Path, images: Images
     plain = seeing(model_dir, RED)
     target = DistillTarget(len(plain.ids_T) - 4, 4, (plain.ids_T[:-4],), pictures=1)
     sample = seeing(
-        model_dir, RED, distill_targets=(target,), distill_T=[0.0] * (len(plain.ids_T) - 4) + [1.0] * 4
+        model_dir,
+        RED,
+        distill_targets=(target,),
+        distill_T=[0.0] * (len(plain.ids_T) - 4) + [1.0] * 4,
     )
     (reading,) = Teacher(DistillationConfig(), model, model, 4096).read([sample]).of
     assert reading is not None

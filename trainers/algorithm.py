@@ -131,7 +131,9 @@ def _check_weights(weights_G: object, episodes: int, name: str) -> None:
             f"{episodes}: the weights of each episode of the group"
         )
     for weights in weights_G:
-        if not isinstance(weights, dict) or not all(isinstance(t, TurnWeights) for t in weights.values()):
+        if not isinstance(weights, dict) or not all(
+            isinstance(t, TurnWeights) for t in weights.values()
+        ):
             raise TrainerError(
                 f"got {weights!r:.200} as the weights of an episode of {name}, expected a dict of "
                 "TurnWeights by the index of the turn"
@@ -199,7 +201,9 @@ def _distill_targets(
     segment: Segment, weights: WeightsByTurn, prompts: Prompts
 ) -> tuple[tuple[DistillTarget, ...], list[float]]:
     """Lessons for a teacher, one for each turn that is distilled, and the weights of its tokens."""
-    distilled = {turn: weight.distill for turn, weight in weights.items() if _is_any(weight.distill)}
+    distilled = {
+        turn: weight.distill for turn, weight in weights.items() if _is_any(weight.distill)
+    }
     if not distilled:
         return (), []
     targets = []

@@ -341,7 +341,9 @@ class BatchQueue:
 
     def _holds_place(self, waiting: _QueuedGroup) -> bool:
         """Whether a group counts towards a batch, so that no other is collected instead."""
-        return not (isinstance(self._rule, ByGroups) and self._rule.dynamic) or waiting.with_signal > 0
+        return (
+            not (isinstance(self._rule, ByGroups) and self._rule.dynamic) or waiting.with_signal > 0
+        )
 
     def _flush_in_s(self, rule: ByTurns) -> float:
         if rule.share is not None:

@@ -176,7 +176,9 @@ class Canaries:
         """Take in turns that people praised."""
         for sample in samples:
             if sample.signal == "feedback" and sample.reward > 0 and sample.turn_id is not None:
-                self._praised[f"turn {sample.turn_id}"] = replace(sample, distill_targets=(), distill_T=[])
+                self._praised[f"turn {sample.turn_id}"] = replace(
+                    sample, distill_targets=(), distill_T=[]
+                )
         of_user: dict[str, list[str]] = {}
         for key, sample in self._praised.items():
             of_user.setdefault(user_of(sample.session_id), []).append(key)

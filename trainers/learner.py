@@ -162,7 +162,9 @@ class Learner:
         with memory_errors("for log-probs before the update", *self._limits):
             before = self._proximal(parts)
         for part, old in zip(parts, before, strict=True):
-            distilled_turns.extend(self._update(part, old, rate, watch, MAX_DISTILLED_TURNS - len(distilled_turns)))
+            distilled_turns.extend(
+                self._update(part, old, rate, watch, MAX_DISTILLED_TURNS - len(distilled_turns))
+            )
         self.updates += 1
         if self.average is not None and parts:
             self.average.follow()

@@ -105,7 +105,9 @@ def pack_loss(
     )
 
 
-def distilled_turns_of(pack: Pack, minibatch: Minibatch, terms: LossTerms) -> Iterator[DistilledTurn]:
+def distilled_turns_of(
+    pack: Pack, minibatch: Minibatch, terms: LossTerms
+) -> Iterator[DistilledTurn]:
     """The pack's turns with the teacher's scores; nothing where it did not speak."""
     if terms.gap_M is None:
         return

@@ -82,7 +82,9 @@ class SampleBatch:
             fields = {name: rest[name] for name in _REST} | {"pictures": tuple(rest["pictures"])}
             distill_T = self.distill_T[place].tolist() if rest["distils"] else []
             targets = tuple(_distill_target(target, prompts) for target in rest["lessons"])
-            samples.append(Sample(**streams, **fields, distill_T=distill_T, distill_targets=targets))
+            samples.append(
+                Sample(**streams, **fields, distill_T=distill_T, distill_targets=targets)
+            )
             start += length
         return samples
 

@@ -155,7 +155,9 @@ class Teacher:
                     f"a part of its {len(sample.ids_T)} tokens, the first left out",
                 )
             if not target.prompts or not all(target.prompts):
-                raise _refused(sample, "a distillation target without a prompt", "at least one token to read")
+                raise _refused(
+                    sample, "a distillation target without a prompt", "at least one token to read"
+                )
             covered[target.start : end] = True
             highest = max(*map(max, target.prompts), *sample.ids_T[target.start : end])
             lowest = min(*map(min, target.prompts), *sample.ids_T[target.start : end])
@@ -163,7 +165,9 @@ class Teacher:
                 wrong = lowest if lowest < 0 else highest
                 raise _refused(sample, f"the token {wrong}", f"one of {self._width}")
         if (np.array(sample.distill_T)[~covered & np.array(trainable(sample))] != 0).any():
-            raise _refused(sample, "a weight of distillation outside of all distillation targets", "none there")
+            raise _refused(
+                sample, "a weight of distillation outside of all distillation targets", "none there"
+            )
 
     def _own(
         self, samples: Sequence[Sample], questions: list[_Question], k: int

@@ -177,9 +177,7 @@ class Cluster:
     def _hear(self, nodes: tuple[Node, ...]) -> None:
         self.nodes, self._heard_s = nodes, time.monotonic()
         if self.own_node not in {node.id for node in nodes}:
-            self.lose(
-                "Ray on this machine ended, so the run is no longer part of its cluster"
-            )
+            self.lose("Ray on this machine ended, so the run is no longer part of its cluster")
 
     @asynccontextmanager
     async def required(self) -> AsyncIterator[None]:

@@ -60,7 +60,9 @@ def _unheard(_: str) -> None:
     """Say nothing: everything about the run's own environment was said before."""
 
 
-def extra_evaluations(config: RunConfig, say: Callable[[str], None] = _unheard) -> list[ExtraEvaluation]:
+def extra_evaluations(
+    config: RunConfig, say: Callable[[str], None] = _unheard
+) -> list[ExtraEvaluation]:
     """Environments of `eval.also`, without the run's own. Raises ConfigError for failures."""
     from clawrl_gym.config.compose import compose
 

@@ -106,7 +106,9 @@ class Fleet(Generic[P]):
     def _settle(self, session_id: str, old: int | None) -> int:
         """A home for the session: the policy with the fewest sessions."""
         at = range(len(self._policies))
-        healthy = [i for i in at if not self._left_out(i)] or [min(at, key=self._back_s.__getitem__)]
+        healthy = [i for i in at if not self._left_out(i)] or [
+            min(at, key=self._back_s.__getitem__)
+        ]
         home = min(healthy, key=self._sessions.__getitem__)
         if old is not None:
             self._sessions[old] -= 1

@@ -65,9 +65,7 @@ def fit_gpu(config: CommandConfig, shape: ModelShape, card_gib: float) -> GpuFit
     return _plan(config, shape, card_gib, {})
 
 
-def _plan(
-    config: CommandConfig, shape: ModelShape, card_gib: float, settings: Settings
-) -> GpuFit:
+def _plan(config: CommandConfig, shape: ModelShape, card_gib: float, settings: Settings) -> GpuFit:
     needs = requirements_of(config, shape, "cuda")
     learner = needs.learner.total + LEARNER_ON_GPU_GIB if learns(config) else 0.0
     least = needs.engine.total / card_gib

@@ -233,7 +233,10 @@ class RemoteEngine(Engine):
         """Serve what has become current while nobody could tell it."""
         async with self._changing:
             if self._served != self._transfer_store.version:
-                version, weights = self._transfer_store.version, await self._transfer_store.weights()
+                version, weights = (
+                    self._transfer_store.version,
+                    await self._transfer_store.weights(),
+                )
                 assert weights is not None  # the model's own are only ever the first
                 await self._give_weights(version, weights)
                 await self._ask("switch", version, limit_s=_SWITCH_S)

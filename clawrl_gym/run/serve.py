@@ -218,8 +218,12 @@ class Service:
         await services.policy.listen(stack, hooks, sock)
         self._view.message(judge_in_words(config.judge))
         if (users := len(self._users.all())) and config.learn:
-            self._view.message(_weights_of_users(config, services.policy.adapter is not None, users))
-        self._view.message(f"base URL: {services.policy.address.base_url}/v1   key: {self._key_place}")
+            self._view.message(
+                _weights_of_users(config, services.policy.adapter is not None, users)
+            )
+        self._view.message(
+            f"base URL: {services.policy.address.base_url}/v1   key: {self._key_place}"
+        )
 
     async def run(self, stack: AsyncExitStack) -> None:
         """Serve, judge and learn, until cancelled."""

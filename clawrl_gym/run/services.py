@@ -314,7 +314,11 @@ class RunServices:
         return await learner.probe() if self._able.probe else None
 
     async def _publish_weights(
-        self, learner: AsyncLearner | UserLearner, version: int, user: str, weight_check: WeightCheck | None
+        self,
+        learner: AsyncLearner | UserLearner,
+        version: int,
+        user: str,
+        weight_check: WeightCheck | None,
     ) -> float:
         as_adapter = self.policy.adapter is not None
         folder = self.folder.new_weights / ADAPTER if as_adapter else self.folder.new_weights
@@ -330,6 +334,8 @@ class RunServices:
         await self.policy.store.add_update(update.row, samples, update.checkpoint)
         if update.stats and update.stats.distilled_turns:
             try:
-                await self.policy.store.add_distilled_turns(update.version, update.stats.distilled_turns)
+                await self.policy.store.add_distilled_turns(
+                    update.version, update.stats.distilled_turns
+                )
             except StoreError as error:  # only for people to read
                 _log.warning("what update %d distilled is not logged: %s", update.version, error)

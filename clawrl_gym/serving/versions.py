@@ -36,7 +36,9 @@ _ANSWER_S = 90.0
 class LiveVersions:
     """Versions of a run that learns now."""
 
-    def __init__(self, loop: TrainLoop, user_training: UserTraining, store: Store, folder: Path) -> None:
+    def __init__(
+        self, loop: TrainLoop, user_training: UserTraining, store: Store, folder: Path
+    ) -> None:
         """`loop` is that of the run's own weights, `user_training` those of users', `folder` the
         run's."""
         self._loop = loop

@@ -263,7 +263,9 @@ def unpack_distill_targets(blob: bytes, ids_T: list[int]) -> tuple[DistillTarget
 
 def _distill_target(numbers: Iterator[int], ids_T: list[int]) -> DistillTarget:
     start, length, count = islice(numbers, 3)
-    return DistillTarget(start, length, tuple(_prompt(numbers, ids_T[:start]) for _ in range(count)))
+    return DistillTarget(
+        start, length, tuple(_prompt(numbers, ids_T[:start]) for _ in range(count))
+    )
 
 
 def _prompt(numbers: Iterator[int], used: list[int]) -> list[int]:

@@ -117,7 +117,9 @@ def read_distill_log(folder: Path) -> DistillLog:
 
 
 def _add_line(
-    line: bytes, hints: deque[HintLine], distilled_turns: dict[tuple[object, ...], DistilledTurnLine]
+    line: bytes,
+    hints: deque[HintLine],
+    distilled_turns: dict[tuple[object, ...], DistilledTurnLine],
 ) -> None:
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         row = json.loads(line)
@@ -161,7 +163,9 @@ def distilled_turn_cards(
     return [card for card in cards if card is not None]
 
 
-def _card(reader: StoreReader, line: DistilledTurnLine, decoder: Decoder | None) -> DistilledTurnCard | None:
+def _card(
+    reader: StoreReader, line: DistilledTurnLine, decoder: Decoder | None
+) -> DistilledTurnCard | None:
     session = reader.session(line.session_id)
     turns = [turn for turn in reader.turns_of(line.session_id) if turn.kind == "main"]
     position = next((i for i, turn in enumerate(turns) if _is_distilled_turn(turn, line)), None)

@@ -117,7 +117,9 @@ def _gap_style(gap: float) -> str:
     return weight + ("dodger_blue1" if gap > 0 else "underline dark_orange")
 
 
-def reading_of(update: int, distilled_turns: Sequence[DistilledTurn], decoder: Decoder) -> Reading | None:
+def reading_of(
+    update: int, distilled_turns: Sequence[DistilledTurn], decoder: Decoder
+) -> Reading | None:
     """The first of the turns that a teacher read in an update; None when there was none."""
     if not distilled_turns:
         return None

@@ -267,7 +267,9 @@ def tip(token: Token) -> str:
 
 def widest_gap(run: RunData) -> float:
     """The gap that gets the full colour: the widest shown, but no wider than what is cut off."""
-    gaps = [abs(t.gap) for card in run.distilled_turns for t in card.turn.tokens if t.gap is not None]
+    gaps = [
+        abs(t.gap) for card in run.distilled_turns for t in card.turn.tokens if t.gap is not None
+    ]
     clip = run.setting("trainer.distillation.gap_clip")
     return min(max(gaps, default=0.0), float(clip) if isinstance(clip, int | float) else 5.0)
 

@@ -254,7 +254,9 @@ def _read_cards(folder: Path, config: Json, distilled_turns: list[DistilledTurnL
     return replace(stored, notes=[*notes, *stored.notes])
 
 
-def _read_store(folder: Path, decoder: Decoder | None, distilled_turns: list[DistilledTurnLine]) -> _Stored:
+def _read_store(
+    folder: Path, decoder: Decoder | None, distilled_turns: list[DistilledTurnLine]
+) -> _Stored:
     reader = StoreReader(folder)
     try:
         sessions = reader.sessions()

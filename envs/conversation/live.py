@@ -96,7 +96,9 @@ class LivePartner:
                 return answer
         raise EnvError(f"{missing} within {self._timeout_s:g} s")
 
-    def _call(self, method: str, path: str, body: Json | None, wait_s: float = 0.0) -> _ResponderUpdate:
+    def _call(
+        self, method: str, path: str, body: Json | None, wait_s: float = 0.0
+    ) -> _ResponderUpdate:
         status, answer = self._gateway.call(method, path, body, wait_s + _SLACK_S)
         if status != 200 or not _is_update(answer):
             self._responder_id = None

@@ -54,7 +54,9 @@ async def test_a_session_survives_the_death_of_its_server_in_the_middle_of_a_rep
         sampling = Sampling(0.0, 1.0, 400)
         rest = [
             piece
-            async for piece in elsewhere.stream(ids, sampling, ENDLESS, version=1, resume_from=pieces)
+            async for piece in elsewhere.stream(
+                ids, sampling, ENDLESS, version=1, resume_from=pieces
+            )
         ]
         text = message_of(piece.delta for piece in [*pieces, *rest])["content"]
         assert text == " tick tock" * 200

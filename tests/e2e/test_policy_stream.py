@@ -216,9 +216,13 @@ def test_a_whole_reply_is_what_its_stream_is(
             assert without_ids(given.whole[1]) == without_ids(message)
             assert given.whole[0].sampled_ids_T == generation.sampled_ids_T
             begun = reply.prompt_ids_T[:4]
-            again = await client.generate_chat(chat(script), sure, version=version, required_prefix=begun)
+            again = await client.generate_chat(
+                chat(script), sure, version=version, required_prefix=begun
+            )
             assert again.prompt_ids_T == reply.prompt_ids_T
-            other = await client.generate_chat(chat(script), sure, version=version, required_prefix=[1, 1])
+            other = await client.generate_chat(
+                chat(script), sure, version=version, required_prefix=[1, 1]
+            )
             assert other == ChatReply(reply.prompt_ids_T, None)
         finally:
             await client.close()

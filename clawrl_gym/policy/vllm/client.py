@@ -142,7 +142,10 @@ class PolicyClient:
         answer, stamp = await self._reply(request, user, version)
         if not answer["prefix_matched"]:
             return ChatReply(answer["prompt_ids"], None)
-        whole_ids = [*(required_prefix if prompt_ids is None else prompt_ids), *answer["prompt_ids"]]
+        whole_ids = [
+            *(required_prefix if prompt_ids is None else prompt_ids),
+            *answer["prompt_ids"],
+        ]
         generation = _generation_in(answer, stamp, whole_ids)
         message = message_of(answer["deltas"] or []) if reads else _plain_message(generation)
         return ChatReply(whole_ids, (generation, message))

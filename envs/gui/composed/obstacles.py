@@ -41,7 +41,9 @@ def action_of(skill: Skill, args: Mapping[str, Ref], **others: Value) -> Action:
     return skill.name, {**{name: ref.value for name, ref in args.items()}, **others}
 
 
-def _taken(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Action, ...], str] | None:
+def _taken(
+    refs: Refs, skill: Skill, args: RefArgs
+) -> tuple[RefArgs, tuple[Action, ...], str] | None:
     """The time is taken by another event."""
     now, start = refs.now, int(args["time"].value)
     event = now.calendar["events"][str(args["event"].value)] if "event" in args else None
@@ -70,7 +72,9 @@ def _taken(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Acti
     return args, (action_of(skill, args), action_of(skill, args, time=later)), ""
 
 
-def _closed(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Action, ...], str] | None:
+def _closed(
+    refs: Refs, skill: Skill, args: RefArgs
+) -> tuple[RefArgs, tuple[Action, ...], str] | None:
     number = str(args["ticket"].value)
     known, now = refs.start.tickets["tickets"].get(number), refs.now.tickets["tickets"][number]
     if known is None or known != now or is_closed(refs.now, number):
@@ -81,7 +85,9 @@ def _closed(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Act
     return args, (("reopen_ticket", {"ticket": number}), action_of(skill, args)), ""
 
 
-def _scarce(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Action, ...], str] | None:
+def _scarce(
+    refs: Refs, skill: Skill, args: RefArgs
+) -> tuple[RefArgs, tuple[Action, ...], str] | None:
     """There are fewer."""
     item = str(args["item"].value)
     held = max(desk.shop.get("basket", {}).get(item, 0) for desk in (refs.start, refs.now))
@@ -94,7 +100,9 @@ def _scarce(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Act
     return args, (action_of(skill, args), action_of(skill, args, count=left)), ""
 
 
-def _locked(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Action, ...], str] | None:
+def _locked(
+    refs: Refs, skill: Skill, args: RefArgs
+) -> tuple[RefArgs, tuple[Action, ...], str] | None:
     """Lock a cell with another one on its right."""
     path = str(args["cell"].value)
     sheet, _, column = place(refs.now, path)
@@ -106,7 +114,9 @@ def _locked(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Act
     return args, (action_of(skill, args), action_of(skill, args, cell=right)), ""
 
 
-def _unknown(refs: Refs, skill: Skill, args: RefArgs) -> tuple[RefArgs, tuple[Action, ...], str] | None:
+def _unknown(
+    refs: Refs, skill: Skill, args: RefArgs
+) -> tuple[RefArgs, tuple[Action, ...], str] | None:
     """The shop does not know the coupon, and knows another one."""
     real = str(args["coupon"].value)
     wrong = refs.cast.taken(refs.cast.words)

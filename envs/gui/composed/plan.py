@@ -185,7 +185,9 @@ class Plan:
             turns += way[:-1] if part.holds and not is_wrong else way
         return (*turns, ending(last))
 
-    def _way(self, desk: Desk, actions: Sequence[Action], *, blindly: bool) -> list[tuple[Step, ...]]:
+    def _way(
+        self, desk: Desk, actions: Sequence[Action], *, blindly: bool
+    ) -> list[tuple[Step, ...]]:
         """The turns of these actions, which are carried out on the desk. `blindly`: as is done by
         who does not look whether it is so already."""
         turns: list[tuple[Step, ...]] = []
@@ -225,7 +227,9 @@ class Plan:
             slips += [wrong.spoils or wrong.blind] if wrong.misled else []
             for slip in [] if wrong.said is not None else slips:
                 yield [
-                    action for part in self.parts for action in (slip if part is wrong else part.actions)
+                    action
+                    for part in self.parts
+                    for action in (slip if part is wrong else part.actions)
                 ]
 
 

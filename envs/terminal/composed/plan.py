@@ -86,7 +86,9 @@ class Plan:
         """The oracle's. What was looked at once is known."""
         actions: list[Action] = []
         for part in self.parts:
-            actions += [action for action in part.before if not action.looks or action not in actions]
+            actions += [
+                action for action in part.before if not action.looks or action not in actions
+            ]
             actions.append(part.action())
         return actions
 
