@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.run_folder.folder import read_config_values
 from clawrl_gym.store import StoreReader
 from clawrl_gym.trainers.learner import Learner

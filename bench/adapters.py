@@ -23,10 +23,10 @@ from pathlib import Path
 
 from bench.swap import PROMPT_TOKENS, REPLY_TOKENS, make_adapter
 from clawrl_gym.config import AdapterConfig, PolicyConfig
-from clawrl_gym.policy.generation import Sampling
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.inference.generation import Sampling
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.servers import PolicyServers
 
 SETTLING_S = 2.0
 

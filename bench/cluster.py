@@ -29,8 +29,8 @@ from clawrl_gym.config import GatewayConfig, RayConfig, SamplingConfig
 from clawrl_gym.core.types import ChatBody, Message, TaskRef
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.gateway.server import Gateway
-from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.generation import Generation, Sampling
+from clawrl_gym.inference.fleet import Fleet
+from clawrl_gym.inference.generation import Generation, Sampling
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.store import Store
 from tests.machines import Machine, machines, until

@@ -29,8 +29,8 @@ import aiohttp
 from clawrl_gym.config import GatewayConfig, SamplingConfig
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.gateway.server import Gateway
-from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.generation import Generation, Piece, Sampling
+from clawrl_gym.inference.fleet import Fleet
+from clawrl_gym.inference.generation import Generation, Piece, Sampling
 from clawrl_gym.store import Store, StoreReader
 from tests.stepped_policy import SteppedPolicy
 

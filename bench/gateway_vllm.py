@@ -29,9 +29,9 @@ import aiohttp
 
 from clawrl_gym.config import GatewayConfig, PolicyConfig, SamplingConfig
 from clawrl_gym.gateway.server import Gateway
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.servers import PolicyServers
-from clawrl_gym.policy.vllm.engine import VllmEngine
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.servers import PolicyServers
+from clawrl_gym.inference.vllm.engine import VllmEngine
 from clawrl_gym.store import Store, StoreReader
 
 REPLY_TOKENS = 64

@@ -15,7 +15,7 @@ import asyncio
 from pathlib import Path
 
 from clawrl_gym.config import RunConfig
-from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.store import StoreReader
 from clawrl_gym.trainers.guard import Guard, Review

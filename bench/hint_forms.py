@@ -35,8 +35,8 @@ from transformers import (
 from bench.hint_examples import KINDS, Example, examples, unrelated
 from clawrl_gym.core.intervals import Estimate, mean_of
 from clawrl_gym.core.types import Message
+from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.judge.enhance import with_hint
-from clawrl_gym.policy.models import resolve_model
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from pathlib import Path
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.core.types import Turn
-from clawrl_gym.policy.checkpoints import CHECKPOINTS, checkpoint_dir, list_checkpoints
-from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, checkpoint_dir, list_checkpoints
 from clawrl_gym.store import StoreReader
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.learner import Learner

@@ -27,7 +27,7 @@ from typing import Any
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.jemalloc import jemalloc_variables
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.shape import shape_of_folder
+from clawrl_gym.inference.models.shape import shape_of_folder
 from clawrl_gym.trainers.memory import learner_memory, offloaded_gib
 
 FORMS: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.recipe.configure import load_config
 from tools.tiny_policy.phases import skill_phases
 from tools.tiny_policy.training import fit

@@ -30,11 +30,11 @@ from safetensors.torch import load_file, save_file
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import NotServed
-from clawrl_gym.policy.generation import Sampling
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.servers import PolicyServers
-from clawrl_gym.policy.vllm.build import vllm_device
+from clawrl_gym.inference.generation import Sampling
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.servers import PolicyServers
+from clawrl_gym.inference.vllm.build import vllm_device
 from clawrl_gym.run.weight_checks import WeightChecks
 from clawrl_gym.trainers.learner import Learner
 

@@ -35,8 +35,8 @@ from clawrl_gym.core.types import TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.spaces import Unicode
 from clawrl_gym.gateway.server import Gateway
-from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.interface import Policies
+from clawrl_gym.inference.fleet import Fleet
+from clawrl_gym.inference.interface import Policies
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.store import Store
 

@@ -25,12 +25,12 @@ from bench.gateway import REPLY_TOKENS
 from bench.rollout import Instant, Load, Usage, rollouts
 from clawrl_gym.cluster import cluster
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.servers import PolicyServers
-from clawrl_gym.policy.vllm.engine import VllmEngine
-from clawrl_gym.policy.vllm.server import PolicyServer
+from clawrl_gym.inference.fleet import Fleet
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.servers import PolicyServers
+from clawrl_gym.inference.vllm.engine import VllmEngine
+from clawrl_gym.inference.vllm.server import PolicyServer
 
 _WARM_UP_S = 2.0
 

@@ -44,8 +44,8 @@ from clawrl_gym.core.types import (
 )
 from clawrl_gym.gateway.allowances import Allowances
 from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.judge.enhance import Enhancer
-from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.trainers.algorithm import build_algorithm

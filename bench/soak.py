@@ -33,7 +33,7 @@ import aiohttp
 from bench.gateway import SleepingPolicy
 from clawrl_gym.config import GatewayConfig, LiveConfig, SamplingConfig
 from clawrl_gym.gateway.server import Gateway
-from clawrl_gym.policy.fleet import Fleet
+from clawrl_gym.inference.fleet import Fleet
 from clawrl_gym.store import Store
 
 CLIENTS = 16

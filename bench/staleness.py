@@ -15,8 +15,8 @@ from pathlib import Path
 
 from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
-from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.store import StoreReader
 from clawrl_gym.trainers.loss import LossSettings, outside
 from clawrl_gym.trainers.loss_function import build_loss

@@ -42,7 +42,7 @@ from clawrl_gym.core.garbage import collected_by_the_clock
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.bodies import BodyLimit
 from clawrl_gym.gateway.server import Gateway
-from clawrl_gym.policy.fleet import Fleet
+from clawrl_gym.inference.fleet import Fleet
 from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Literal
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
-from clawrl_gym.policy.generation import Sampling
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.inference.generation import Sampling
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.servers import PolicyServers
 
 Form = Literal["weights", "adapters"]
 Gap = tuple[float, float]

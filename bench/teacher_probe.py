@@ -20,7 +20,7 @@ from clawrl_gym.core.intervals import share_of
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.inference.models.resolve import resolve_model
 from tools.tiny_policy.conversations import render
 from tools.tiny_policy.episodes import reply_of
 from tools.tiny_policy.sampling import sample

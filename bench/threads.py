@@ -27,9 +27,9 @@ import psutil
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.generation import Sampling
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.inference.generation import Sampling
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.servers import PolicyServers
 
 PROMPT_TOKENS, REPLY_TOKENS, LEARNED = 64, 96, 8
 IDS = (100, 5000)

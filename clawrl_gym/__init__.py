@@ -68,12 +68,12 @@ if TYPE_CHECKING:
     from clawrl_gym.envs.sandbox.interface import Sandbox as Sandbox
     from clawrl_gym.envs.sandbox.interface import SandboxCapabilities as SandboxCapabilities
     from clawrl_gym.envs.task_env import TaskEnv as TaskEnv
+    from clawrl_gym.inference.capabilities import EngineCapabilities as EngineCapabilities
+    from clawrl_gym.inference.engine import Engine as Engine
+    from clawrl_gym.inference.engine import EngineSetup as EngineSetup
+    from clawrl_gym.inference.interface import EngineClient as EngineClient
     from clawrl_gym.judge.interface import Case as Case
     from clawrl_gym.judge.interface import Judge as Judge
-    from clawrl_gym.policy.capabilities import EngineCapabilities as EngineCapabilities
-    from clawrl_gym.policy.engine import Engine as Engine
-    from clawrl_gym.policy.engine import EngineSetup as EngineSetup
-    from clawrl_gym.policy.interface import EngineClient as EngineClient
     from clawrl_gym.recipe.configure import load_config as load_config
     from clawrl_gym.rollout.chat import PolicyAddress as PolicyAddress
     from clawrl_gym.rollout.evaluation import Evaluation as Evaluation
@@ -128,9 +128,9 @@ _HOMES = {
     "envs.task_env": ("TaskEnv",),
     "envs.registration": ("make_env",),
     "judge.interface": ("Case", "Judge"),
-    "policy.capabilities": ("EngineCapabilities",),
-    "policy.engine": ("Engine", "EngineSetup"),
-    "policy.interface": ("EngineClient",),
+    "inference.capabilities": ("EngineCapabilities",),
+    "inference.engine": ("Engine", "EngineSetup"),
+    "inference.interface": ("EngineClient",),
     "rollout.chat": ("PolicyAddress",),
     "rollout.evaluation": ("Evaluation",),
     "rollout.task_sampler": ("TaskSampler",),

@@ -19,16 +19,16 @@ from typing import Any, Literal
 import clawrl_gym as cg
 from clawrl_gym.core.errors import ContextError, PolicyUnavailable, RequestError
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.engine import Connection
-from clawrl_gym.policy.generation import ChatReply, Generation, Piece, Sampling, message_of
-from clawrl_gym.policy.renderer import ChatRenderer
-from clawrl_gym.policy.serving_folder import ServingFolder, Take
+from clawrl_gym.inference.engine import Connection
+from clawrl_gym.inference.generation import ChatReply, Generation, Piece, Sampling, message_of
+from clawrl_gym.inference.models.renderer import ChatRenderer
+from clawrl_gym.inference.weights.serving_folder import ServingFolder, Take
 
 _HONOURED = {"temperature", "top_p", "max_tokens", "seed"}
 
 
 class TransformersEngine(cg.Engine):
-    """See `clawrl_gym.policy.engine.Engine`, which has what is not written here."""
+    """See `clawrl_gym.inference.engine.Engine`, which has what is not written here."""
 
     label = "transformers"
     capabilities = cg.EngineCapabilities(token_ids=True, logprobs=True, weights=True, probe=True)

@@ -41,8 +41,8 @@ def _lacks_sandbox() -> str | None:
 
 def _lacks_gpu() -> str | None:
     from clawrl_gym.core.errors import ConfigError
-    from clawrl_gym.policy.device import has_gpu
-    from clawrl_gym.policy.vllm.build import vllm_build
+    from clawrl_gym.inference.device import has_gpu
+    from clawrl_gym.inference.vllm.build import vllm_build
 
     if not has_gpu():
         return "needs a CUDA device"

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from clawrl_gym.policy.vllm.client import PolicyClient
+from clawrl_gym.inference.vllm.client import PolicyClient
 
 KEY = "the key"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -13,8 +13,8 @@ from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, Polic
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import ChatBody, Message, ToolCall
 from clawrl_gym.gateway.versions import VersionJson
-from clawrl_gym.policy.generation import Delta, Piece, ToolCallDelta
-from clawrl_gym.policy.vllm.client import Generation, Sampling
+from clawrl_gym.inference.generation import Delta, Piece, ToolCallDelta
+from clawrl_gym.inference.vllm.client import Generation, Sampling
 from tests.merging_stream import joined, one_by_one, splits, with_calls_last
 from tests.stepped_policy import SteppedPolicy
 

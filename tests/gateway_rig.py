@@ -18,8 +18,8 @@ from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.gateway.sse import Pace
-from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.interface import Versions
+from clawrl_gym.inference.fleet import Fleet
+from clawrl_gym.inference.interface import Versions
 from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 from tests.fakes import FakePolicy

@@ -38,7 +38,7 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ClawError, LearnerDied, TrainerError
 from clawrl_gym.core.types import DistilledTurn, StepStats
 from clawrl_gym.core.whole_folder import begin_folder, end_folder
-from clawrl_gym.policy.probe import Reading
+from clawrl_gym.inference.weights.probe import Reading
 from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.capabilities import LearnerCapabilities
 from clawrl_gym.trainers.guard import Review
@@ -271,7 +271,7 @@ class Host:
         return Message()
 
     def begin(self, received: Received) -> Message:
-        from clawrl_gym.policy.device import torch_device
+        from clawrl_gym.inference.device import torch_device
         from clawrl_gym.trainers.learner import Learner
 
         self._begun += 1

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from clawrl_gym.policy.generation import Delta, ToolCallDelta
+from clawrl_gym.inference.generation import Delta, ToolCallDelta
 
 _SIZES = (0, 1, 1, 1, 2, 2, 3, 5, 8, 40)
 _HELD_BACK = 0.2

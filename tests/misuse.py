@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.files import link_or_copy
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 
 
 @dataclass(frozen=True, slots=True)

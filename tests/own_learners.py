@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.types import Sample, StepStats
-from clawrl_gym.policy.probe import Reading
+from clawrl_gym.inference.weights.probe import Reading
 from clawrl_gym.trainers.capabilities import LearnerCapabilities
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.pictures import Images

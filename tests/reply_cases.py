@@ -17,9 +17,9 @@ from typing import Any
 from clawrl_gym.core.types import Message
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.turns import PartialReply, TurnInput
-from clawrl_gym.policy.generation import Delta, Piece, Sampling, message_of
-from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.vllm.reply_parser import EngineEvents, Event, ReplyParser
+from clawrl_gym.inference.generation import Delta, Piece, Sampling, message_of
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.vllm.reply_parser import EngineEvents, Event, ReplyParser
 
 PARSERS = (
     ("hermes", None),

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from clawrl_gym.core.types import ChatBody, Message
-from clawrl_gym.policy.generation import ChatReply, Generation, Piece, Sampling
+from clawrl_gym.inference.generation import ChatReply, Generation, Piece, Sampling
 
 
 class SteppedPolicy(ABC):

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.adapter_files import ADAPTER
-from clawrl_gym.policy.whole_model import whole_model
+from clawrl_gym.inference.weights.adapter_files import ADAPTER
+from clawrl_gym.inference.weights.whole_model import whole_model
 from clawrl_gym.trainers import adapter
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import PackedModel

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.vllm.call_text import FORMATS, CallReading
+from clawrl_gym.inference.vllm.call_text import FORMATS, CallReading
 
 HERMES, XML, LLAMA, MISTRAL = (
     FORMATS[name]

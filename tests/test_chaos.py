@@ -333,7 +333,7 @@ def test_a_process_that_its_run_lost_sight_of_is_an_orphan(tmp_path: Path) -> No
 def test_parts_are_told_apart_by_what_proc_says() -> None:
     me = os.getpid()
     names = {
-        "fork server": (me, "python", "python -m clawrl_gym.policy.vllm.process --model x"),
+        "fork server": (me, "python", "python -m clawrl_gym.inference.vllm.process --model x"),
         "learner": (1, "ray::LearnerActor", "ray::LearnerActor"),
         "gcs": (1, "gcs_server", "/ray/gcs_server"),
         "sandbox": (1, "bwrap", "bwrap --unshare-all"),

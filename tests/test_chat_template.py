@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.policy.chat_template import (
+from clawrl_gym.inference.models.chat_template import (
     look_at,
     read_template,
     settings_of,
     template_source,
 )
-from clawrl_gym.policy.end_tokens import end_token_problems, end_tokens
-from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
+from clawrl_gym.inference.models.end_tokens import end_token_problems, end_tokens
+from clawrl_gym.inference.models.shipped import SHIPPED, shipped_dir
 from tests.tiny_models import TEMPLATE, make_tokenizer
 
 LAST_WITH_TOOLS = (

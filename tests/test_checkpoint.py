@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
-from clawrl_gym.policy.checkpoints import last_checkpoint, list_checkpoints, pinned
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.weights.checkpoints import last_checkpoint, list_checkpoints, pinned
 from clawrl_gym.trainers.checkpoint import LearnerState, write_state
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import PackedModel

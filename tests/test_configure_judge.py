@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import clawrl_gym as cg
-from clawrl_gym.policy.models import is_shipped
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.resolve import is_shipped
+from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.preflight.judge import judge_in_words
 from tests.tiny_models import make_random_model
 

@@ -8,7 +8,7 @@ import pytest
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.provenance import threads_of
-from clawrl_gym.policy.vllm import launch
+from clawrl_gym.inference.vllm import launch
 
 
 @pytest.fixture

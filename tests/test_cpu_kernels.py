@@ -10,7 +10,7 @@ import pytest
 def test_a_token_without_an_adapter_gets_nothing_of_the_last_slots() -> None:
     import torch
 
-    from clawrl_gym.policy.vllm.cpu_worker import shrink
+    from clawrl_gym.inference.vllm.cpu_worker import shrink
 
     slots, tokens, width, rank = 3, 2, 8, 4
     lora_a = torch.ones(slots, rank, width)

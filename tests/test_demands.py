@@ -18,9 +18,9 @@ from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.terminal.agent import FORM, SYSTEM, TerminalAgent
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
-from clawrl_gym.policy.abilities import Abilities, abilities_of
-from clawrl_gym.policy.chat_template import look_at
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.abilities import Abilities, abilities_of
+from clawrl_gym.inference.models.chat_template import look_at
+from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.preflight.demands import demands, unmet, unseen_tools
 from tests.test_chat_template import NO_SYSTEM, PLAIN
 from tests.tiny_models import TEMPLATE

@@ -14,10 +14,10 @@ import pytest
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError, TransferError
 from clawrl_gym.core.log_files import PROGRAM_FULL_BYTES, files_of_log, full_files
-from clawrl_gym.policy.engine_host import EngineHost
-from clawrl_gym.policy.model_source import ModelSource, source_of
-from clawrl_gym.policy.transfer_store import TransferStore
-from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
+from clawrl_gym.inference.engine_host import EngineHost
+from clawrl_gym.inference.models.source import ModelSource, source_of
+from clawrl_gym.inference.transfer_store import TransferStore
+from clawrl_gym.inference.vllm.client import PolicyClient, Sampling
 from tests.stub_engine import StubEngine, digest
 from tests.tiny_models import write_safetensors
 from tests.waiting import until

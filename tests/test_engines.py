@@ -14,10 +14,10 @@ from clawrl_gym.cluster.engine_actor import Lost
 from clawrl_gym.cluster.placement import EngineNeeds
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
-from clawrl_gym.policy.adapters import Adapter
-from clawrl_gym.policy.engine import EngineSetup
-from clawrl_gym.policy.engine_host import EngineHost
-from clawrl_gym.policy.transfer_store import TransferStore
+from clawrl_gym.inference.engine import EngineSetup
+from clawrl_gym.inference.engine_host import EngineHost
+from clawrl_gym.inference.transfer_store import TransferStore
+from clawrl_gym.inference.weights.adapters import Adapter
 from clawrl_gym.run import engines
 from clawrl_gym.run.engines import ClusterEngines, RemoteEngine
 from tests.stub_engine import StubEngine, digest

@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 import clawrl_gym as cg
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.export import main
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.run import export
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.learner import Learner

@@ -15,8 +15,8 @@ from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.config.compose import conf_dir
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.servable import setting_problems
-from clawrl_gym.policy.vllm.servable import parser_problems
+from clawrl_gym.inference.models.servable import setting_problems
+from clawrl_gym.inference.vllm.servable import parser_problems
 from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import PackedModel

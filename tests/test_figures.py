@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.policy.shipped import SHIPPED
+from clawrl_gym.inference.models.shipped import SHIPPED
 from tools.figures import Age, Figure, age, figures, measured_at
 
 PAGE = """# Measured
@@ -41,7 +41,7 @@ def test_a_figure_names_its_commit_its_weights_and_its_script(tmp_path: Path) ->
     ("script", "weights"),
     [
         ("from clawrl_gym.envs.sandbox import Sandboxes", None),
-        ("from clawrl_gym.policy.models import resolve_model", "tiny"),
+        ("from clawrl_gym.inference.models.resolve import resolve_model", "tiny"),
         ('command = [sys.executable, "-m", "clawrl_gym.train", "env=gui"]', "tiny"),
         ('"""python bench/two.py RUN"""', "tiny"),
     ],

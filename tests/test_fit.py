@@ -13,7 +13,12 @@ import torch
 import clawrl_gym as cg
 from clawrl_gym.config import AdapterConfig, LearnerConfig, RunConfig, TrainerConfig
 from clawrl_gym.doctor import main
-from clawrl_gym.policy.shape import ModelShape, shape_of_config, shape_of_folder, shape_of_hub_model
+from clawrl_gym.inference.models.shape import (
+    ModelShape,
+    shape_of_config,
+    shape_of_folder,
+    shape_of_hub_model,
+)
 from clawrl_gym.preflight.gpu_fit import GpuFit, fit_gpu, memory_lines, words
 from clawrl_gym.preflight.model_plan import ModelPlan, look_at_model, notes_of
 from clawrl_gym.preflight.problems import Problems

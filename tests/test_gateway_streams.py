@@ -13,7 +13,7 @@ import pytest
 
 from clawrl_gym.core.errors import PolicyUnavailable, RequestError
 from clawrl_gym.core.types import INTERRUPTED, Message, ToolCall
-from clawrl_gym.policy.adapters import Adapters
+from clawrl_gym.inference.weights.adapters import Adapters
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, parse_events, text_of, user
 from tests.narrow import plain_text

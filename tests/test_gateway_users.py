@@ -13,7 +13,7 @@ import pytest
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import DiskFull
-from clawrl_gym.policy.adapters import Adapters
+from clawrl_gym.inference.weights.adapters import Adapters
 from clawrl_gym.serving.users import Departures
 from clawrl_gym.store.users import Users
 from tests.fakes import FakeKeeper, FakePolicy

@@ -19,11 +19,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy import models
-from clawrl_gym.policy.gguf_conversion import write_folder
-from clawrl_gym.policy.gguf_models import gguf_of
-from clawrl_gym.policy.models import find_model, is_shipped, resolve_model
-from clawrl_gym.policy.servable import model_problems
+from clawrl_gym.inference.models import resolve as models
+from clawrl_gym.inference.models.gguf import gguf_of
+from clawrl_gym.inference.models.gguf_conversion import write_folder
+from clawrl_gym.inference.models.resolve import find_model, is_shipped, resolve_model
+from clawrl_gym.inference.models.servable import model_problems
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
 from tests.reference.tiny_model import make_samples
@@ -88,7 +88,7 @@ def test_a_file_is_converted_once_for_all_processes_and_wherever_it_lies(
     tmp_path: Path, cache: Path
 ) -> None:
     file = write_gguf(tmp_path / "a" / "model.gguf")
-    program = f"from clawrl_gym.policy.models import resolve_model as r; print(r({str(file)!r}))"
+    program = f"from clawrl_gym.inference.models.resolve import resolve_model as r; print(r({str(file)!r}))"
     both = [
         subprocess.Popen(
             [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -28,11 +28,16 @@ from clawrl_gym.config import (
 )
 from clawrl_gym.config.part import leaves
 from clawrl_gym.core.types import TaskRef
-from clawrl_gym.policy.device import Device
-from clawrl_gym.policy.shape import HUB_MODELS, ModelShape, shape_of_config, shape_of_hub_model
-from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.vllm import launch
-from clawrl_gym.policy.vllm.process import PARENT_VARIABLE
+from clawrl_gym.inference.device import Device
+from clawrl_gym.inference.models.shape import (
+    HUB_MODELS,
+    ModelShape,
+    shape_of_config,
+    shape_of_hub_model,
+)
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.vllm import launch
+from clawrl_gym.inference.vllm.process import PARENT_VARIABLE
 from clawrl_gym.preflight.dry_run import plan_lines
 from clawrl_gym.preflight.gpu_fit import GPUS_GIB, as_fields, gpu_fit_lines
 from clawrl_gym.preflight.model_plan import ModelPlan, shape_of

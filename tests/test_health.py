@@ -11,7 +11,7 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.metrics import Metrics
 from clawrl_gym.core.types import Message, Sample, Turn
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.health import HealthWarning, warnings_of
 from clawrl_gym.trainers.learner import Learner

@@ -15,11 +15,11 @@ from clawrl_gym.core.errors import (
     RequestError,
 )
 from clawrl_gym.core.types import ChatBody, Message
+from clawrl_gym.inference.fleet import Fleet
+from clawrl_gym.inference.generation import Generation
 from clawrl_gym.judge.chat_models import Completion, HttpChatModel, PolicyChatModel
 from clawrl_gym.judge.endpoint import MAX_ANSWER_BYTES, JudgeEndpoint
 from clawrl_gym.judge.votes import parse_vote
-from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.generation import Generation
 from tests.fakes import FakePolicy
 from tests.fakes_judge import completion, judge_server, user
 from tests.waiting import until

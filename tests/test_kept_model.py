@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.run_folder.kept_model import keep_model, model_of
 
 

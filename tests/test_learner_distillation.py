@@ -13,7 +13,7 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.plugins import LEARNERS, LOSSES
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.objectives import objectives
 from clawrl_gym.trainers.packing import make_packs

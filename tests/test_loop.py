@@ -11,7 +11,7 @@ from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
-from clawrl_gym.policy.checkpoints import list_checkpoints
+from clawrl_gym.inference.weights.checkpoints import list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Decision, Guard
 from clawrl_gym.trainers.kept_versions import KeptVersions

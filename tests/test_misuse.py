@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym import bench, evaluate, rejudge, serve, sft, train
-from clawrl_gym.policy.vllm.build import vllm_build
+from clawrl_gym.inference.vllm.build import vllm_build
 from tests.misuse import TABLE, Misuse, places
 
 MAINS = {"train": train.main, "sft": sft.main, "serve": serve.main, "evaluate": evaluate.main,

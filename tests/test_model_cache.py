@@ -8,7 +8,7 @@ import pytest
 
 from clawrl_gym.core.errors import TransferError
 from clawrl_gym.core.transfer import Manifest, manifest_of, send
-from clawrl_gym.policy.model_cache import ModelCache
+from clawrl_gym.inference.weights.cache import ModelCache
 
 
 class Head:

@@ -11,7 +11,7 @@ import yaml
 import clawrl_gym as cg
 from clawrl_gym.config import CommandConfig
 from clawrl_gym.config.compose import conf_dir, groups_of
-from clawrl_gym.policy.shape import HUB_MODELS, shape_of_hub_model
+from clawrl_gym.inference.models.shape import HUB_MODELS, shape_of_hub_model
 from clawrl_gym.recipe.model_size import settings_note, size_of
 from clawrl_gym.run.sweep import plan_sweep
 from tests.test_golden_plans import composed

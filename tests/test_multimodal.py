@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.vllm.multimodal import PreparedInputs, RenderedPrompt, urls_of
+from clawrl_gym.inference.vllm.multimodal import PreparedInputs, RenderedPrompt, urls_of
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import clawrl_gym as cg
 from clawrl_gym.config import EndpointConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable, RequestError
 from clawrl_gym.core.types import ChatBody, Message
-from clawrl_gym.policy.generation import Piece, Sampling, message_of
-from clawrl_gym.policy.openai.client import OpenAiClient
+from clawrl_gym.inference.generation import Piece, Sampling, message_of
+from clawrl_gym.inference.openai.client import OpenAiClient
 from clawrl_gym.preflight.preflight import (
     preflight_evaluation,
     preflight_serving,

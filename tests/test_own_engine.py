@@ -11,7 +11,7 @@ import clawrl_gym as cg
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE
-from clawrl_gym.policy.capabilities import EngineCapabilities
+from clawrl_gym.inference.capabilities import EngineCapabilities
 from clawrl_gym.preflight.preflight import (
     preflight_evaluation,
     preflight_serving,

@@ -14,11 +14,11 @@ from clawrl_gym.cluster.placement import OwnGpus, own_gpus
 from clawrl_gym.cluster.ray_learner import RayLearner
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.servers import PolicyServers
-from clawrl_gym.policy.shape import shape_of_hub_model
-from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.vllm.engine import VllmEngine
-from clawrl_gym.policy.vllm.server import PolicyServer
+from clawrl_gym.inference.models.shape import shape_of_hub_model
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.servers import PolicyServers
+from clawrl_gym.inference.vllm.engine import VllmEngine
+from clawrl_gym.inference.vllm.server import PolicyServer
 from clawrl_gym.preflight.gpu_fit import GpuFit, fit_gpu, gpu_fit_lines
 from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.trainers.actor import LearnerSetup

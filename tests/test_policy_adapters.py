@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
-from clawrl_gym.policy.adapters import FILES, Adapter, Adapters, Served
+from clawrl_gym.inference.weights.adapters import FILES, Adapter, Adapters, Served
 
 
 def adapter_folder(folder: Path, words: str = "") -> Path:

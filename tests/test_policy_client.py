@@ -11,8 +11,8 @@ from aiohttp import web
 
 from clawrl_gym.core.errors import ContextError, PolicyError, PolicyUnavailable, RequestError
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.generation import ChatReply, Piece, message_of
-from clawrl_gym.policy.vllm.client import Generation, PolicyClient, Sampling
+from clawrl_gym.inference.generation import ChatReply, Piece, message_of
+from clawrl_gym.inference.vllm.client import Generation, PolicyClient, Sampling
 from tests.fake_vllm import KEY, FakeVllm, end, event, running, says, sleeps, streams, whole
 
 RENDER = "/clawrl/render"

@@ -11,7 +11,7 @@ import pytest
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from tests.stub_engine import StubServer
 from tests.waiting import until
 

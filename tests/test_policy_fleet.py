@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.policy import fleet
-from clawrl_gym.policy.fleet import Fleet
+from clawrl_gym.inference import fleet
+from clawrl_gym.inference.fleet import Fleet
 
 
 @dataclass(eq=False)

@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clawrl_gym.policy.vllm.forkserver import ForkServer, ServerProcess, signal_group
+from clawrl_gym.inference.vllm.forkserver import ForkServer, ServerProcess, signal_group
 from tests.waiting import until
 
 CHILD = """
 import os, socket, sys, time
 from clawrl_gym.core.descendants import forks_die_with_parent
-from clawrl_gym.policy.vllm.process import FORKSERVER_VARIABLE, forked_for
+from clawrl_gym.inference.vllm.process import FORKSERVER_VARIABLE, forked_for
 if sys.argv[1] == "broken":
     sys.exit(7)
 forks_die_with_parent()

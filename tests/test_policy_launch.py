@@ -8,10 +8,10 @@ import pytest
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.adapters import adapter_slots
-from clawrl_gym.policy.port import reserve_port
-from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.vllm import launch
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.port import reserve_port
+from clawrl_gym.inference.vllm import launch
+from clawrl_gym.inference.weights.adapters import adapter_slots
 
 
 def value(argv: list[str], flag: str) -> str:
@@ -29,7 +29,7 @@ def test_the_server_listens_on_loopback_and_asks_for_the_key_on_every_route(mode
     assert value(argv, "--host") == "127.0.0.1"
     assert value(argv, "--port") == "1234"
     outermost_last = [argv[at + 1] for at, flag in enumerate(argv) if flag == "--middleware"]
-    assert outermost_last[-1] == "clawrl_gym.policy.vllm.middleware.RequireKey"
+    assert outermost_last[-1] == "clawrl_gym.inference.vllm.middleware.RequireKey"
 
 
 def test_logprobs_are_asked_for_as_sampled(model: Path) -> None:
@@ -42,7 +42,7 @@ def test_probes_have_seats_that_no_request_has(model: Path) -> None:
     argv = launch.command(PolicyConfig(max_num_seqs=7), model, 1, "cpu")
     assert value(argv, "--max-num-seqs") == str(7 + launch.PROBE_SEATS)
     assert value(argv, "--scheduling-policy") == "priority"
-    assert value(argv, "--scheduler-cls") == "clawrl_gym.policy.vllm.scheduler.make"
+    assert value(argv, "--scheduler-cls") == "clawrl_gym.inference.vllm.scheduler.make"
 
 
 def test_float32_is_not_rounded_on_a_gpu_whatever_the_machine_says(model: Path) -> None:

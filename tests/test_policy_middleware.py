@@ -7,7 +7,7 @@ import sys
 from collections.abc import MutableMapping
 from typing import Any
 
-from clawrl_gym.policy.vllm.middleware import PolicyRoutes
+from clawrl_gym.inference.vllm.middleware import PolicyRoutes
 
 
 class Inner:
@@ -57,7 +57,7 @@ async def test_what_is_not_ours_is_passed_on() -> None:
 
 def test_importing_it_loads_no_vllm_and_no_web_framework() -> None:
     code = (
-        "import sys, clawrl_gym.policy.vllm.middleware; "
+        "import sys, clawrl_gym.inference.vllm.middleware; "
         "sys.exit(any(name in sys.modules for name in ('vllm', 'starlette')))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy import models
-from clawrl_gym.policy.device import choose_device
-from clawrl_gym.policy.vllm.build import vllm_build
-from clawrl_gym.policy.weights import check_whole, weight_files
+from clawrl_gym.inference.device import choose_device
+from clawrl_gym.inference.models import resolve as models
+from clawrl_gym.inference.vllm.build import vllm_build
+from clawrl_gym.inference.weights.files import check_whole, weight_files
 from tests.tiny_models import make_tokenizer, write_safetensors
 
 

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.policy.serving_folder import ServingFolder
-from clawrl_gym.policy.vllm.publisher import WeightPublisher
+from clawrl_gym.inference.vllm.publisher import WeightPublisher
+from clawrl_gym.inference.weights.serving_folder import ServingFolder
 from tests.fake_vllm import KEY, FakeVllm, Handler, running, says
 from tests.tiny_models import write_safetensors
 from tests.waiting import until

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.vllm.middleware import PolicyRoutes
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.vllm.middleware import PolicyRoutes
 from tests.test_reply_parser import Halves, Letters, result
 
 pytest.importorskip("starlette")

@@ -14,14 +14,14 @@ from aiohttp import web
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
-from clawrl_gym.policy import servers as all_servers
-from clawrl_gym.policy.generation import Sampling
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.servers import PolicyServers
-from clawrl_gym.policy.serving_folder import ServingFolder
-from clawrl_gym.policy.vllm import server as one_server
-from clawrl_gym.policy.vllm.engine import VllmEngine
-from clawrl_gym.policy.vllm.server import PolicyServer
+from clawrl_gym.inference import servers as all_servers
+from clawrl_gym.inference.generation import Sampling
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.servers import PolicyServers
+from clawrl_gym.inference.vllm import server as one_server
+from clawrl_gym.inference.vllm.engine import VllmEngine
+from clawrl_gym.inference.vllm.server import PolicyServer
+from clawrl_gym.inference.weights.serving_folder import ServingFolder
 from tests.fake_vllm import KEY, FakeVllm, running, says, sleeps
 from tests.test_policy_adapters import adapter_folder
 from tests.tiny_models import write_safetensors

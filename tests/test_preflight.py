@@ -17,10 +17,10 @@ from clawrl_gym import bench, evaluate, serve, train
 from clawrl_gym.config import PolicyConfig, ServeConfig
 from clawrl_gym.core.folder_lock import LOCK_FILE
 from clawrl_gym.core.reach import why_unreachable
-from clawrl_gym.policy.memory import EngineMemory
-from clawrl_gym.policy.servable import model_problems
-from clawrl_gym.policy.shape import shape_of_config, shape_of_folder, shape_of_hub_model
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.memory import EngineMemory
+from clawrl_gym.inference.models.servable import model_problems
+from clawrl_gym.inference.models.shape import shape_of_config, shape_of_folder, shape_of_hub_model
+from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.preflight.contradictions import missing_hints
 from clawrl_gym.preflight.dry_run import plan_lines
 from clawrl_gym.preflight.preflight import measured_tasks, preflight_serving, preflight_training

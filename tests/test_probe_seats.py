@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.vllm.launch import PROBE_PRIORITY, PROBE_SEATS
+from clawrl_gym.inference.vllm.launch import PROBE_PRIORITY, PROBE_SEATS
 from tests.tiny_models import make_random_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]  # of vLLM's imports
@@ -24,7 +24,7 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Any:
         dtype="float32",
         max_num_seqs=SEATS + PROBE_SEATS,
         scheduling_policy="priority",
-        scheduler_cls="clawrl_gym.policy.vllm.scheduler.make",
+        scheduler_cls="clawrl_gym.inference.vllm.scheduler.make",
         enforce_eager=True,
         kv_cache_memory_bytes=2**24,
     ).create_engine_config()

@@ -12,7 +12,7 @@ import jinja2
 import pytest
 from tokenizers import Tokenizer
 
-import clawrl_gym.policy
+import clawrl_gym.inference
 from clawrl_gym.core.types import ChatBody, Message, Tool, Turn
 from clawrl_gym.dialogue.graph import Rendering
 from clawrl_gym.dialogue.prompts import (

@@ -21,10 +21,10 @@ from clawrl_gym.cluster.nodes import Node, living_nodes
 from clawrl_gym.cluster.placement import EngineNeeds, apart, beside, needs_of_engines
 from clawrl_gym.config import LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, PolicyUnavailable
-from clawrl_gym.policy.generation import Sampling
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.servers import PolicyServers
-from clawrl_gym.policy.transfer_store import TransferStore
+from clawrl_gym.inference.generation import Sampling
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.servers import PolicyServers
+from clawrl_gym.inference.transfer_store import TransferStore
 from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.run.engines import ClusterEngines
 from clawrl_gym.trainers.actor import LearnerSetup

@@ -13,9 +13,9 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.remote_folder import RemoteFolder
 from clawrl_gym.export import main
-from clawrl_gym.policy.models import find_model, is_shipped, resolve_model
-from clawrl_gym.policy.remote_run import pinned_model
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.resolve import find_model, is_shipped, resolve_model
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.weights.remote_run import pinned_model
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.kept_model import keep_model
 from clawrl_gym.run_folder.remote_checkpoints import RemoteCheckpoints

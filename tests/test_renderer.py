@@ -12,7 +12,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Turn
 from clawrl_gym.dialogue.chats import BadRow, Chat, PlainText, read_row
 from clawrl_gym.dialogue.merging import merge_turns
-from clawrl_gym.policy.renderer import ChatRenderer
+from clawrl_gym.inference.models.renderer import ChatRenderer
 from tests.tiny_models import TEMPLATE, make_random_model
 
 USER = {"role": "user", "content": "copy the file"}

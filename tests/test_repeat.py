@@ -11,7 +11,7 @@ import yaml
 
 import clawrl_gym as cg
 from clawrl_gym.core.provenance import describe_start, git_commit, package_versions
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.run.sweep import plan_sweep
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.kept_model import keep_model

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.vllm.reply_parser import EngineEvents, Event, ReplyParser, whole_reply
-from clawrl_gym.policy.vllm.reply_text import ReplyText, reply_text
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.vllm.reply_parser import EngineEvents, Event, ReplyParser, whole_reply
+from clawrl_gym.inference.vllm.reply_text import ReplyText, reply_text
 
 
 def processor(starts: list[tuple[str, int]]) -> Any:

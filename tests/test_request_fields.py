@@ -21,8 +21,8 @@ from clawrl_gym.config import SamplingConfig
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.request_fields import REFUSED, TEMPLATE_ARGUMENTS, WITHOUT_EFFECT
 from clawrl_gym.gateway.requests import ChatRequest, CompletionRequest, parse_as
-from clawrl_gym.policy.generation import Sampling
-from clawrl_gym.policy.vllm.wire import sampling_params
+from clawrl_gym.inference.generation import Sampling
+from clawrl_gym.inference.vllm.wire import sampling_params
 from tests.gateway_rig import HELLO, Bench, text_of
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"

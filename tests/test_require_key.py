@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.vllm.middleware import RequireKey
+from clawrl_gym.inference.vllm.middleware import RequireKey
 
 
 class Inner:

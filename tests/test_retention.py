@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.core.whole_folder import link_folder
-from clawrl_gym.policy.checkpoints import list_checkpoints
+from clawrl_gym.inference.weights.checkpoints import list_checkpoints
 from clawrl_gym.trainers.retention import Kept, Retention, kept_by_age, pin, read_pins, unpin
 
 NOON_S = time.mktime((2026, 3, 12, 12, 0, 0, 0, 0, -1))

@@ -19,8 +19,8 @@ from clawrl_gym.config.judge import HintConfig
 from clawrl_gym.core.errors import PolicyUnavailable
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.policy.checkpoints import WEIGHTS
-from clawrl_gym.policy.fleet import Fleet
+from clawrl_gym.inference.fleet import Fleet
+from clawrl_gym.inference.weights.checkpoints import WEIGHTS
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.run.serve import Service

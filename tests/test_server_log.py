@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.policy.vllm.server_log import ServerLog, advice
+from clawrl_gym.inference.vllm.server_log import ServerLog, advice
 
 ENGINE = "(EngineCore pid=7) ERROR 11-21 05:25:11 [core.py:906] "
 SERVER = "(APIServer pid=5) INFO 11-21 05:25:05 [model.py:733] "

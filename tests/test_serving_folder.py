@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.policy.serving_folder import ServingFolder
+from clawrl_gym.inference.weights.serving_folder import ServingFolder
 from tests.tiny_models import write_safetensors
 
 

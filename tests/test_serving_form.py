@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import RunConfig
-from clawrl_gym.policy.device import Device
+from clawrl_gym.inference.device import Device
 from clawrl_gym.preflight.adapters import served_adapter, serving_problems
 
 

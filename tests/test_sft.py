@@ -24,9 +24,9 @@ from clawrl_gym.core.errors import ConfigError, ConfigErrors, TrainerError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Message, Sample, Turn
 from clawrl_gym.dialogue.chats import read_row
-from clawrl_gym.policy.checkpoints import last_checkpoint, list_checkpoints
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.renderer import ChatRenderer
+from clawrl_gym.inference.models.renderer import ChatRenderer
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.weights.checkpoints import last_checkpoint, list_checkpoints
 from clawrl_gym.run.sft import SftRun, preflight_sft, sft
 from clawrl_gym.run.sft_data import SftData, SftReader
 from clawrl_gym.sft import main

@@ -14,7 +14,7 @@ import clawrl_gym as cg
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.checkpoints import last_checkpoint
+from clawrl_gym.inference.weights.checkpoints import last_checkpoint
 from clawrl_gym.run.sft_data import SftReader
 from clawrl_gym.trainers.adapter import trained
 from clawrl_gym.trainers.learner import Learner

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from clawrl_gym.config.compose import conf_dir
-from clawrl_gym.policy.shape import (
+from clawrl_gym.inference.models.shape import (
     HUB_MODELS,
     ModelShape,
     shape_of_config,
     shape_of_folder,
     shape_of_hub_model,
 )
-from clawrl_gym.policy.wheel_models import WHEEL_MODELS
+from clawrl_gym.inference.models.wheels import WHEEL_MODELS
 from tests.reference.tiny_model import write_tiny_qwen3
 
 KNOWN: dict[str, dict[str, Any]] = json.loads(HUB_MODELS.read_text("utf-8"))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawrl_gym.policy.special_tokens import SpecialTokenMask
+from clawrl_gym.inference.models.special_tokens import SpecialTokenMask
 
-TINY = Path("clawrl_gym/policy/tiny_model")
+TINY = Path("clawrl_gym/inference/models/tiny_model")
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}"
     "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"

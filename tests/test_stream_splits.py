@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, Tool, ToolCall
-from clawrl_gym.policy.generation import Generation, Piece, Sampling
+from clawrl_gym.inference.generation import Generation, Piece, Sampling
 from tests.fakes import FakePolicy, sampled, spell
 from tests.gateway_rig import Bench, user
 

@@ -14,7 +14,7 @@ import torch
 from clawrl_gym.config import DistillationConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.types import DistillTarget, Sample
-from clawrl_gym.policy.vocabulary import check_vocabulary
+from clawrl_gym.inference.models.vocabulary import check_vocabulary
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.teacher import Teacher

@@ -17,7 +17,7 @@ from clawrl_gym.envs.terminal.env import (
     single_commands,
 )
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
 from tests.terminal_fakes import MemoryOpener
 

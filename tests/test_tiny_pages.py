@@ -10,7 +10,7 @@ import pytest
 
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.generated import make_task
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from tests.narrow import plain_text
 from tools.tiny_policy import page_slips
 from tools.tiny_policy.page_drills import PageDrills

@@ -19,7 +19,7 @@ from clawrl_gym.envs.draw import STEMS
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from tests.narrow import plain_text
 from tools.tiny_policy import evaluation
 from tools.tiny_policy.careless import SLIPS, demonstrated
@@ -107,7 +107,7 @@ def test_the_shipped_policy_starts_imperfect_and_capable() -> None:
 
 def test_naming_the_folder_imports_nothing_heavy() -> None:
     code = (
-        "import sys, clawrl_gym.policy.models as t; t.shipped_dir();"
+        "import sys, clawrl_gym.inference.models.resolve as t; t.shipped_dir();"
         "print({'torch', 'transformers', 'tokenizers'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -20,7 +20,7 @@ from clawrl_gym.envs.conversation.personas import LIKED, PERSONAS
 from clawrl_gym.envs.conversation.problems import ITEMS, NAMES, split_of
 from clawrl_gym.envs.conversation.styles import STYLES
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from tools.tiny_policy.conversations import Conversation, Mixture, encode, render
 from tools.tiny_policy.episodes import hold_conversations, reply_of
 from tools.tiny_policy.evaluation import prompts_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 
 CALL = {"name": "weather", "arguments": {"city": "Oslo", "days": 2}}
 TOOLS = [

@@ -20,7 +20,7 @@ from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.families import FAMILIES
 from clawrl_gym.envs.toolcall.generated import make_task, task_ids
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from tools.tiny_policy.conversations import encode as encode_rows
 from tools.tiny_policy.conversations import render
 from tools.tiny_policy.evaluation import MAX_REPLY_TOKENS, prompts_of

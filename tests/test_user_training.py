@@ -15,9 +15,9 @@ from clawrl_gym.config import AdapterConfig, LearnerConfig, LiveConfig, TrainerC
 from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason, TaskRef
-from clawrl_gym.policy.adapter_files import ADAPTER, ADAPTER_WEIGHTS
-from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
-from clawrl_gym.policy.probe import Reading
+from clawrl_gym.inference.weights.adapter_files import ADAPTER, ADAPTER_WEIGHTS
+from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, list_checkpoints
+from clawrl_gym.inference.weights.probe import Reading
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.serving.user_training import UserTraining
 from clawrl_gym.serving.users import user_folder

@@ -11,7 +11,7 @@ from clawrl_gym import rollback
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError, PolicyError
-from clawrl_gym.policy.checkpoints import list_checkpoints
+from clawrl_gym.inference.weights.checkpoints import list_checkpoints
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.serving.versions import rollback_to
 from clawrl_gym.store import Store, UpdateRow

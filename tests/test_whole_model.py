@@ -14,10 +14,10 @@ from safetensors.torch import load_file
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.weights import weight_files
-from clawrl_gym.policy.whole_model import holds_adapter, is_made, whole_model
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.weights.files import weight_files
+from clawrl_gym.inference.weights.whole_model import holds_adapter, is_made, whole_model
 from clawrl_gym.run.export import export_run
 from clawrl_gym.run_folder.kept_model import keep_model
 from clawrl_gym.trainers.learner import Learner

@@ -6,7 +6,7 @@ import pytest
 
 import clawrl_gym as cg
 from clawrl_gym.config import RunConfig
-from clawrl_gym.policy.shape import ModelShape, shape_of_config
+from clawrl_gym.inference.models.shape import ModelShape, shape_of_config
 from clawrl_gym.preflight.workload import measured_episodes, seconds_of, workload_of
 
 SMALL = shape_of_config({

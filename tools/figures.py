@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
-from clawrl_gym.policy.shipped import SHIPPED
+from clawrl_gym.inference.models.shipped import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/*.md")

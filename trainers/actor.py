@@ -17,10 +17,10 @@ from clawrl_gym.core.plugins import LEARNERS
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.transfer import Get, Put, Transfer, manifest_of, receive, send
 from clawrl_gym.core.types import StepStats
-from clawrl_gym.policy.device import torch_device
-from clawrl_gym.policy.model_cache import ModelCache
-from clawrl_gym.policy.model_source import ModelFinder, ModelSource
-from clawrl_gym.policy.probe import Reading
+from clawrl_gym.inference.device import torch_device
+from clawrl_gym.inference.models.source import ModelFinder, ModelSource
+from clawrl_gym.inference.weights.cache import ModelCache
+from clawrl_gym.inference.weights.probe import Reading
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.sample_batch import SampleBatch
 

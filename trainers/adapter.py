@@ -19,7 +19,11 @@ from torch import Tensor, nn
 
 from clawrl_gym.config import AdapterConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
-from clawrl_gym.policy.adapter_files import ADAPTER_SETTINGS, ADAPTER_WEIGHTS, BEFORE_NAMES
+from clawrl_gym.inference.weights.adapter_files import (
+    ADAPTER_SETTINGS,
+    ADAPTER_WEIGHTS,
+    BEFORE_NAMES,
+)
 from clawrl_gym.trainers import nf4
 
 _NAME = "default"

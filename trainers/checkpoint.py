@@ -21,10 +21,10 @@ from torch import Tensor
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.ownership import OWNER_NAME
 from clawrl_gym.core.whole_folder import begin_folder, end_folder, finish_folder
-from clawrl_gym.policy.adapter_files import ADAPTER
-from clawrl_gym.policy.checkpoints import LEARNER, WEIGHTS
-from clawrl_gym.policy.weights import files_beside_weights
-from clawrl_gym.policy.whole_model import Base, digest_of
+from clawrl_gym.inference.weights.adapter_files import ADAPTER
+from clawrl_gym.inference.weights.checkpoints import LEARNER, WEIGHTS
+from clawrl_gym.inference.weights.files import files_beside_weights
+from clawrl_gym.inference.weights.whole_model import Base, digest_of
 from clawrl_gym.trainers import adapter
 
 if TYPE_CHECKING:

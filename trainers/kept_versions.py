@@ -12,7 +12,7 @@ from pathlib import Path
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.whole_folder import link_folder
-from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
+from clawrl_gym.inference.weights.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.trainers.retention import size_bytes
 
 _SMALL_BYTES = 1 << 30

@@ -24,9 +24,9 @@ from clawrl_gym.core.errors import ConfigError, TrainerError, boundary
 from clawrl_gym.core.ownership import OWNER, OWNER_NAME
 from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.core.types import DistilledTurn, Sample, StepStats
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.probe import Reading
-from clawrl_gym.policy.vocabulary import check_vocabulary
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.models.vocabulary import check_vocabulary
+from clawrl_gym.inference.weights.probe import Reading
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.adapter import write_adapter
 from clawrl_gym.trainers.adapter_state_cache import AdapterState, AdapterStateCache, in_memory

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
-from clawrl_gym.policy.shape import ModelShape
-from clawrl_gym.policy.weights import DTYPE_BYTES
+from clawrl_gym.inference.models.shape import ModelShape
+from clawrl_gym.inference.weights.files import DTYPE_BYTES
 from clawrl_gym.trainers.eight_bits import MOMENT_BYTES
 from clawrl_gym.trainers.objectives import distils
 

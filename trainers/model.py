@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import TrainerError
-from clawrl_gym.policy.generation import UNSPOKEN_BIAS
-from clawrl_gym.policy.models import picture_ids, sees
+from clawrl_gym.inference.generation import UNSPOKEN_BIAS
+from clawrl_gym.inference.models.resolve import picture_ids, sees
 from clawrl_gym.trainers import nf4
 from clawrl_gym.trainers.adapter import add_adapter, left_out, merged
 from clawrl_gym.trainers.attention import ATTENTION, EVEN, make_blocks, packed_attention

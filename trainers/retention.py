@@ -21,7 +21,7 @@ from pathlib import Path
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.core.files import replace_text
-from clawrl_gym.policy.checkpoints import LEARNER, list_checkpoints
+from clawrl_gym.inference.weights.checkpoints import LEARNER, list_checkpoints
 
 PINS_FILE = "pins.json"
 """File below the checkpoints: versions by name."""

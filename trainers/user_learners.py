@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import StepStats
-from clawrl_gym.policy.probe import Reading
+from clawrl_gym.inference.weights.probe import Reading
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.interface import AsyncLearner
 from clawrl_gym.trainers.published_version import PublishedVersion

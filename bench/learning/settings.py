@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from clawrl_gym.config import RunConfig
-from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.recipe.configure import load_config
 
 FORMS = {

@@ -13,8 +13,8 @@ from clawrl_gym.cluster.placement import EngineNeeds
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, PolicyError
 from clawrl_gym.core.transfer import Handle
-from clawrl_gym.policy.engine_classes import make_engine
-from clawrl_gym.policy.engine_host import EngineHost, MakeEngine
+from clawrl_gym.inference.engine_classes import make_engine
+from clawrl_gym.inference.engine_host import EngineHost, MakeEngine
 
 T = TypeVar("T")
 _FETCH_S = 300.0

@@ -18,7 +18,7 @@ from clawrl_gym.cluster.ray_learner import RayLearner
 from clawrl_gym.core.errors import LearnerDied, TrainerError, TransferError
 from clawrl_gym.core.transfer import Transfer, manifest_of, receive, send
 from clawrl_gym.core.whole_folder import begin_folder, end_folder
-from clawrl_gym.policy.transfer_store import TransferStore
+from clawrl_gym.inference.transfer_store import TransferStore
 from clawrl_gym.trainers.actor import LearnerAway, LearnerSetup, files_below
 from clawrl_gym.trainers.published_version import PublishedVersion, Way
 

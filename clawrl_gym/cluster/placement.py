@@ -10,7 +10,7 @@ from typing import Any
 from clawrl_gym.cluster.nodes import Node, placed_on
 from clawrl_gym.config import CommandConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.device import Device, visible_gpus
+from clawrl_gym.inference.device import Device, visible_gpus
 
 ENGINE = "engine"
 """The custom resource of nodes that take engines, as many as it says."""

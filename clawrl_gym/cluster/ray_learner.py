@@ -13,7 +13,7 @@ from clawrl_gym.core.jemalloc import jemalloc_variables
 from clawrl_gym.core.plugins import LEARNERS, LOSSES, fingerprints
 from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.core.types import StepStats
-from clawrl_gym.policy.probe import Reading
+from clawrl_gym.inference.weights.probe import Reading
 from clawrl_gym.trainers.actor import LearnerActor, LearnerSetup
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.published_version import PublishedVersion, Way

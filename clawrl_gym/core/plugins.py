@@ -591,8 +591,8 @@ ALGORITHMS = Seam(
 ENGINES = Seam(
     "engine", "policy.engine", "policy.options", "clawrl_gym.engines",
     builtin={
-        "vllm": "clawrl_gym.policy.vllm.engine:VllmEngine",
-        "openai": "clawrl_gym.policy.openai.engine:OpenAiEngine",
+        "vllm": "clawrl_gym.inference.vllm.engine:VllmEngine",
+        "openai": "clawrl_gym.inference.openai.engine:OpenAiEngine",
     },
     fields=("label", "capabilities", "alive", "secrets"),
     methods=(

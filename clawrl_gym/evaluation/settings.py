@@ -20,7 +20,7 @@ from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.core.provenance import Start, describe_start
 from clawrl_gym.core.redact import hidden, is_secret
-from clawrl_gym.policy.weights import weight_files
+from clawrl_gym.inference.weights.files import weight_files
 
 SETTINGS_FILE = "evaluation.yaml"
 EVALUATION_FILE = "evaluation.json"

@@ -39,7 +39,7 @@ from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.shares import Shares
 from clawrl_gym.gateway.sse import END_OF_STREAM, EventStream, Pace, encode, event
 from clawrl_gym.gateway.turns import Send, TurnInput, TurnMaker
-from clawrl_gym.policy.generation import Delta, for_clients
+from clawrl_gym.inference.generation import Delta, for_clients
 
 ALIAS = "policy"
 """A model name that always means the served model."""

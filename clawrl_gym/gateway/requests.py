@@ -39,7 +39,7 @@ from clawrl_gym.gateway.wire_messages import (
     check_depth,
     function_of,
 )
-from clawrl_gym.policy.generation import Sampling
+from clawrl_gym.inference.generation import Sampling
 
 MOST_MESSAGES = 16_384
 LONGEST_REPLY = 2**31 - 1

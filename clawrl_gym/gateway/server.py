@@ -50,7 +50,7 @@ from clawrl_gym.gateway.sse import Pace
 from clawrl_gym.gateway.stalls import Stalls
 from clawrl_gym.gateway.turns import TurnMaker
 from clawrl_gym.gateway.versions import VersionsApi
-from clawrl_gym.policy.interface import Policies, Versions
+from clawrl_gym.inference.interface import Policies, Versions
 from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 

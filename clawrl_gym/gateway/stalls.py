@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.gateway.outages import Outages
-from clawrl_gym.policy.interface import Policies
+from clawrl_gym.inference.interface import Policies
 
 _LOOK_EVERY_S = 4.0
 _STALLED_S = 12.0

@@ -56,7 +56,7 @@ from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.responders import Responders
 from clawrl_gym.gateway.session import TurnRecorder, TurnRequest
-from clawrl_gym.policy.generation import (
+from clawrl_gym.inference.generation import (
     Delta,
     Generation,
     Piece,
@@ -64,7 +64,7 @@ from clawrl_gym.policy.generation import (
     for_clients,
     message_of,
 )
-from clawrl_gym.policy.interface import (
+from clawrl_gym.inference.interface import (
     Policies,
     Policy,
     SharedWeights,

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable, RequestError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import ChatBody, Json, Message
+from clawrl_gym.inference.generation import Sampling
+from clawrl_gym.inference.interface import Policies
 from clawrl_gym.judge.endpoint import JudgeEndpoint
-from clawrl_gym.policy.generation import Sampling
-from clawrl_gym.policy.interface import Policies
 
 _CUT_OFF = re.compile(
     r"length|max|limit|truncat|context|exceed|filter|safety|recitation|block|prohibited|spii|guard"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from clawrl_gym.config import AdapterConfig, CommandConfig, ServeConfig
-from clawrl_gym.policy.device import Device
-from clawrl_gym.policy.engine_classes import engine_class
+from clawrl_gym.inference.device import Device
+from clawrl_gym.inference.engine_classes import engine_class
 from clawrl_gym.trainers.capabilities import capabilities_of
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from clawrl_gym.config import EvaluateConfig, RunConfig, ServeConfig
-from clawrl_gym.policy.device import Device
-from clawrl_gym.policy.engine_classes import engine_class
+from clawrl_gym.inference.device import Device
+from clawrl_gym.inference.engine_classes import engine_class
 from clawrl_gym.preflight.workload import GPU_EAGER_TOKENS_PER_S, workload_of
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from clawrl_gym.config import AgentConfig, EnvConfig, PolicyConfig
-from clawrl_gym.policy.abilities import Abilities
-from clawrl_gym.policy.engine_classes import engine_class
+from clawrl_gym.inference.engine_classes import engine_class
+from clawrl_gym.inference.models.abilities import Abilities
 from clawrl_gym.rollout.worker import build_agent
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.core import provenance
-from clawrl_gym.policy.engine_classes import engine_class
-from clawrl_gym.policy.shipped import SHIPPED
+from clawrl_gym.inference.engine_classes import engine_class
+from clawrl_gym.inference.models.shipped import SHIPPED
 from clawrl_gym.preflight.demands import demands
 from clawrl_gym.preflight.gpu_fit import gpu_fit_lines, gpus_here, memory_lines
 from clawrl_gym.preflight.model_plan import ModelPlan

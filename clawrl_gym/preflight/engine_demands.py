@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.capabilities import EngineCapabilities
-from clawrl_gym.policy.engine import Engine
-from clawrl_gym.policy.engine_classes import engine_class, engine_options
+from clawrl_gym.inference.capabilities import EngineCapabilities
+from clawrl_gym.inference.engine import Engine
+from clawrl_gym.inference.engine_classes import engine_class, engine_options
 
 _MEANING = {
     "token_ids": "it samples from exact ids and tells those that it sampled",

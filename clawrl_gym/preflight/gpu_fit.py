@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from clawrl_gym.cluster.placement import is_apart_here
 from clawrl_gym.config import AdapterConfig, CommandConfig
 from clawrl_gym.config.part import Part
-from clawrl_gym.policy.memory import GIB, kv_bytes_per_token
-from clawrl_gym.policy.shape import ModelShape
+from clawrl_gym.inference.models.memory import GIB, kv_bytes_per_token
+from clawrl_gym.inference.models.shape import ModelShape
 from clawrl_gym.preflight.requirements import (
     LEARNER_ON_GPU_GIB,
     Requirements,

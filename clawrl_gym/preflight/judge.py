@@ -15,9 +15,9 @@ from clawrl_gym.judge.interface import JUDGED_KINDS, Judge
 from clawrl_gym.preflight.problems import Problems
 
 if TYPE_CHECKING:
+    from clawrl_gym.inference.interface import Policies
     from clawrl_gym.judge.chat_models import ChatModel
     from clawrl_gym.judge.endpoint import JudgeEndpoint
-    from clawrl_gym.policy.interface import Policies
 
 
 def judge_problems(judges: Sequence[JudgeConfig]) -> Iterator[str]:

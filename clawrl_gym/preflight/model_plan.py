@@ -10,14 +10,14 @@ from clawrl_gym.cluster.placement import is_apart_here, own_gpus
 from clawrl_gym.config import CommandConfig, EvaluateConfig, LearnerConfig, ServeConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.abilities import Abilities, abilities_of
-from clawrl_gym.policy.device import Device
-from clawrl_gym.policy.engine_classes import engine_class
-from clawrl_gym.policy.models import find_model, sees
-from clawrl_gym.policy.port import reserve_port
-from clawrl_gym.policy.servable import model_problems, setting_problems
-from clawrl_gym.policy.shape import ModelShape, shape_of_folder, shape_of_hub_model
-from clawrl_gym.policy.vocabulary import check_vocabulary
+from clawrl_gym.inference.device import Device
+from clawrl_gym.inference.engine_classes import engine_class
+from clawrl_gym.inference.models.abilities import Abilities, abilities_of
+from clawrl_gym.inference.models.resolve import find_model, sees
+from clawrl_gym.inference.models.servable import model_problems, setting_problems
+from clawrl_gym.inference.models.shape import ModelShape, shape_of_folder, shape_of_hub_model
+from clawrl_gym.inference.models.vocabulary import check_vocabulary
+from clawrl_gym.inference.port import reserve_port
 from clawrl_gym.preflight.adapters import serving_problems
 from clawrl_gym.preflight.gpu_fit import fit_gpu, words
 from clawrl_gym.preflight.learner_demands import unseen_by_learner

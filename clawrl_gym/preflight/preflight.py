@@ -38,7 +38,7 @@ from clawrl_gym.core.types import TaskRef
 from clawrl_gym.evaluation.record import check_folder, check_free
 from clawrl_gym.evaluation.settings import settings_of
 from clawrl_gym.gateway.admission import check_key
-from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.preflight.compiling import with_compiling
 from clawrl_gym.preflight.contradictions import contradictions, idle_control, missing_hints
 from clawrl_gym.preflight.demands import unmet, unseen_tools

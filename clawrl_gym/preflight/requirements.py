@@ -13,11 +13,11 @@ from pathlib import Path
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, LearnerConfig, PolicyConfig
 from clawrl_gym.core import provenance
-from clawrl_gym.policy.adapters import adapter_slots
-from clawrl_gym.policy.device import Device
-from clawrl_gym.policy.engine_classes import engine_class
-from clawrl_gym.policy.memory import EngineMemory, engine_memory
-from clawrl_gym.policy.shape import ModelShape
+from clawrl_gym.inference.device import Device
+from clawrl_gym.inference.engine_classes import engine_class
+from clawrl_gym.inference.models.memory import EngineMemory, engine_memory
+from clawrl_gym.inference.models.shape import ModelShape
+from clawrl_gym.inference.weights.adapters import adapter_slots
 from clawrl_gym.preflight.adapters import served_adapter
 from clawrl_gym.run_folder.folder import MIN_FREE_BYTES, free_bytes
 from clawrl_gym.trainers.capabilities import capabilities_of

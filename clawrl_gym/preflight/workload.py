@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
-from clawrl_gym.policy.device import Device
-from clawrl_gym.policy.shape import ModelShape
+from clawrl_gym.inference.device import Device
+from clawrl_gym.inference.models.shape import ModelShape
 
 _TURNS = 3
 """Turns of an episode that may have more: a guess."""

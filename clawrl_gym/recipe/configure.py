@@ -19,9 +19,9 @@ from clawrl_gym.config import (
 from clawrl_gym.config.compose import compose, split_search_path
 from clawrl_gym.config.sft import is_supervised
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.checkpoints import is_run, run_of
-from clawrl_gym.policy.models import is_shipped
-from clawrl_gym.policy.remote_run import pinned_model
+from clawrl_gym.inference.models.resolve import is_shipped
+from clawrl_gym.inference.weights.checkpoints import is_run, run_of
+from clawrl_gym.inference.weights.remote_run import pinned_model
 from clawrl_gym.recipe.model_size import compose_sized
 from clawrl_gym.recipe.repeat import FLAG, repeated, split_config
 from clawrl_gym.recipe.reply_form import with_form

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig, SftConfig
 from clawrl_gym.config.compose import choices, compose
-from clawrl_gym.policy.models import is_shipped
-from clawrl_gym.policy.shape import parameters_of
+from clawrl_gym.inference.models.resolve import is_shipped
+from clawrl_gym.inference.models.shape import parameters_of
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig, SftConfig)
 SHIPPED_SIZE = "tiny"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from clawrl_gym.config import AgentConfig, EvaluateConfig, RunConfig, SftConfig
-from clawrl_gym.policy.models import is_shipped
+from clawrl_gym.inference.models.resolve import is_shipped
 from clawrl_gym.recipe.repeat import split_config
 
 C = TypeVar("C", RunConfig, EvaluateConfig, SftConfig)

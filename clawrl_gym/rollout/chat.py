@@ -29,7 +29,7 @@ from clawrl_gym.core.errors import (
 from clawrl_gym.core.link import LARGEST_BODY_BYTES, in_one_line
 from clawrl_gym.core.slow_machine import is_slow
 from clawrl_gym.core.types import Episode, Json, Message, Tool
-from clawrl_gym.policy.openai.answers import asked_again, failure_of, reaching, refusal_of
+from clawrl_gym.inference.openai.answers import asked_again, failure_of, reaching, refusal_of
 from clawrl_gym.rollout.deadline import WaitClock, Waits
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply
 from clawrl_gym.rollout.link import GatewayLink

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import ChatBody, Message
-from clawrl_gym.policy.generation import Sampling
-from clawrl_gym.policy.interface import Policies
+from clawrl_gym.inference.generation import Sampling
+from clawrl_gym.inference.interface import Policies
 from clawrl_gym.trainers.canaries import PROMPTS, Exchange
 
 _ASKER = "canaries"

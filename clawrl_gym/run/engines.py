@@ -21,13 +21,13 @@ from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.log_files import rotate_program_log
 from clawrl_gym.core.transfer import Transfer
-from clawrl_gym.policy.adapters import Adapter
-from clawrl_gym.policy.engine import Connection, Engine, EngineSetup, Hold, OnPhase
-from clawrl_gym.policy.engine_classes import engine_class
-from clawrl_gym.policy.engine_host import News
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.serving_folder import Take
-from clawrl_gym.policy.transfer_store import TransferStore
+from clawrl_gym.inference.engine import Connection, Engine, EngineSetup, Hold, OnPhase
+from clawrl_gym.inference.engine_classes import engine_class
+from clawrl_gym.inference.engine_host import News
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.transfer_store import TransferStore
+from clawrl_gym.inference.weights.adapters import Adapter
+from clawrl_gym.inference.weights.serving_folder import Take
 
 _PLACING_S = 60.0
 """Seconds that a cluster may take to place an engine, before a message says that it waits."""

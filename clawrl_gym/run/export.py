@@ -18,17 +18,22 @@ from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE, best_heldout, by_step
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.remote_folder import is_address
-from clawrl_gym.policy.adapter_files import (
+from clawrl_gym.inference.models.resolve import HUB_ID, checkpoint_dtype, resolve_model
+from clawrl_gym.inference.weights.adapter_files import (
     ADAPTER,
     ADAPTER_SETTINGS,
     ADAPTER_WEIGHTS,
     AdapterFiles,
 )
-from clawrl_gym.policy.checkpoints import CHECKPOINTS, WEIGHTS, list_checkpoints, run_of
-from clawrl_gym.policy.models import HUB_ID, checkpoint_dtype, resolve_model
-from clawrl_gym.policy.remote_run import RemoteRun
-from clawrl_gym.policy.weights import DTYPE_BYTES, check_whole, files_beside_weights, weight_files
-from clawrl_gym.policy.whole_model import base_model, holds_adapter, write_whole
+from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, WEIGHTS, list_checkpoints, run_of
+from clawrl_gym.inference.weights.files import (
+    DTYPE_BYTES,
+    check_whole,
+    files_beside_weights,
+    weight_files,
+)
+from clawrl_gym.inference.weights.remote_run import RemoteRun
+from clawrl_gym.inference.weights.whole_model import base_model, holds_adapter, write_whole
 from clawrl_gym.run_folder.folder import RunFolder, free_bytes
 from clawrl_gym.run_folder.model_card import CARD, CARD_TAG, model_card
 from clawrl_gym.serving.users import USERS_FOLDER, checkpoints_of

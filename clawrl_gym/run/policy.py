@@ -29,14 +29,14 @@ from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.admission import is_loopback
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
-from clawrl_gym.policy.adapter_files import ADAPTER
-from clawrl_gym.policy.adapters import adapter_slots
-from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
-from clawrl_gym.policy.engine_classes import engine_class, make_engine
-from clawrl_gym.policy.models import checkpoint_dtype, picture_ids, sees
-from clawrl_gym.policy.servers import MakeEngine, PolicyServers, Verify
-from clawrl_gym.policy.serving_folder import Take
-from clawrl_gym.policy.whole_model import holds_adapter, write_whole
+from clawrl_gym.inference.engine_classes import engine_class, make_engine
+from clawrl_gym.inference.models.resolve import checkpoint_dtype, picture_ids, sees
+from clawrl_gym.inference.servers import MakeEngine, PolicyServers, Verify
+from clawrl_gym.inference.weights.adapter_files import ADAPTER
+from clawrl_gym.inference.weights.adapters import adapter_slots
+from clawrl_gym.inference.weights.checkpoints import WEIGHTS, checkpoint_dir
+from clawrl_gym.inference.weights.serving_folder import Take
+from clawrl_gym.inference.weights.whole_model import holds_adapter, write_whole
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.kept_model import model_of

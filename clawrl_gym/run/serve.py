@@ -21,10 +21,10 @@ from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.machine_turns import MachineTurns
+from clawrl_gym.inference.engine_classes import engine_class
+from clawrl_gym.inference.weights.adapters import adapter_slots
 from clawrl_gym.judge.language import load_languages
 from clawrl_gym.judge.queue import JudgeQueue
-from clawrl_gym.policy.adapters import adapter_slots
-from clawrl_gym.policy.engine_classes import engine_class
 from clawrl_gym.preflight.compiling import with_compiling
 from clawrl_gym.preflight.judge import judge_in_words
 from clawrl_gym.preflight.model_plan import shape_of

@@ -32,12 +32,12 @@ from clawrl_gym.core.metrics import Metrics, Timeline
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import ChatBody
 from clawrl_gym.gateway.requests import renderable
+from clawrl_gym.inference.models.resolve import checkpoint_dtype
+from clawrl_gym.inference.transfer_store import TransferStore
+from clawrl_gym.inference.weights.adapter_files import ADAPTER
+from clawrl_gym.inference.weights.probe import Reading
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Judge
-from clawrl_gym.policy.adapter_files import ADAPTER
-from clawrl_gym.policy.models import checkpoint_dtype
-from clawrl_gym.policy.probe import Reading
-from clawrl_gym.policy.transfer_store import TransferStore
 from clawrl_gym.preflight.adapters import served_adapter
 from clawrl_gym.preflight.judge import JudgeMaker
 from clawrl_gym.run.canary_prompts import CanaryPrompts

@@ -25,10 +25,10 @@ from clawrl_gym.core.folder_lock import lock_folder
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.metrics import Metrics
 from clawrl_gym.core.progress import NowAndThen
-from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
-from clawrl_gym.policy.device import Device
-from clawrl_gym.policy.engine_classes import engine_class
-from clawrl_gym.policy.models import check_context, find_model, resolve_model
+from clawrl_gym.inference.device import Device
+from clawrl_gym.inference.engine_classes import engine_class
+from clawrl_gym.inference.models.resolve import check_context, find_model, resolve_model
+from clawrl_gym.inference.weights.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.preflight.problems import Problems
 from clawrl_gym.run.demonstrations import check_demonstrable, write_demonstrations
 from clawrl_gym.run.policy import OnPhase, quiet

@@ -23,8 +23,8 @@ from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import INTERRUPTED, Sample, Turn
 from clawrl_gym.dialogue.chats import BadRow, Chat, PlainText, read_row
 from clawrl_gym.dialogue.merging import merge_turns
-from clawrl_gym.policy.renderer import ChatRenderer
-from clawrl_gym.policy.vocabulary import check_vocabulary
+from clawrl_gym.inference.models.renderer import ChatRenderer
+from clawrl_gym.inference.models.vocabulary import check_vocabulary
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.kept_model import model_of
 from clawrl_gym.store import StoreReader

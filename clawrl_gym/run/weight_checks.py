@@ -8,10 +8,10 @@ from functools import partial
 
 from clawrl_gym.config import LearnerConfig, PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
-from clawrl_gym.policy.device import Device
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.probe import GAP, REFUSED, Finding, Probe, Reading
-from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.inference.device import Device
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.servers import PolicyServers
+from clawrl_gym.inference.weights.probe import GAP, REFUSED, Finding, Probe, Reading
 
 _AT_ONCE = 3
 """Readings in one batch, when the engine's noise is measured."""

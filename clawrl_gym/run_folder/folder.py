@@ -23,7 +23,7 @@ from clawrl_gym.core.folder_lock import holder_of, in_use
 from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.evaluation.record import unfinished
 from clawrl_gym.evaluation.settings import Settings
-from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
+from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.store import StoreReader
 from clawrl_gym.store.schema import DATABASE_FILE
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import PolicyError, boundary
 from clawrl_gym.core.files import link_or_copy
-from clawrl_gym.policy.checkpoints import KEPT_MODEL, run_of
-from clawrl_gym.policy.models import checked, resolve_model
-from clawrl_gym.policy.weights import files_beside_weights, weight_files
-from clawrl_gym.policy.whole_model import is_made
+from clawrl_gym.inference.models.resolve import checked, resolve_model
+from clawrl_gym.inference.weights.checkpoints import KEPT_MODEL, run_of
+from clawrl_gym.inference.weights.files import files_beside_weights, weight_files
+from clawrl_gym.inference.weights.whole_model import is_made
 
 _MADE_AS = ".made_as"
 """File with the name of a model that was made of an adapter and its base."""

@@ -27,10 +27,10 @@ from clawrl_gym.core.metrics import (
     by_step,
 )
 from clawrl_gym.core.provenance import read_starts
-from clawrl_gym.policy.checkpoints import run_of
-from clawrl_gym.policy.models import HUB_ID, sees
-from clawrl_gym.policy.shipped import SHIPPED
-from clawrl_gym.policy.wheel_models import WHEEL_MODELS
+from clawrl_gym.inference.models.resolve import HUB_ID, sees
+from clawrl_gym.inference.models.shipped import SHIPPED
+from clawrl_gym.inference.models.wheels import WHEEL_MODELS
+from clawrl_gym.inference.weights.checkpoints import run_of
 from clawrl_gym.run_folder.folder import RunFolder
 
 CARD = "README.md"

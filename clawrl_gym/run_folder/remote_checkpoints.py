@@ -32,7 +32,7 @@ from clawrl_gym.core.redact import clean, hidden
 from clawrl_gym.core.remote_folder import RemoteFolder
 from clawrl_gym.core.transfer import Manifest, manifest_of
 from clawrl_gym.core.whole_folder import link_folder
-from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
+from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.run_folder.folder import RunFolder, read_config_values
 
 _KEY = "learner.remote_checkpoints"

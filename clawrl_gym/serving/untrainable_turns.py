@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from clawrl_gym.core.types import Turn
-from clawrl_gym.policy.generation import LEAST_TEMPERATURE
+from clawrl_gym.inference.generation import LEAST_TEMPERATURE
 
 _LOOKED_AT = 100
 """Newest main turns of which the share is taken."""

@@ -19,8 +19,8 @@ from clawrl_gym.config import AdapterConfig, LearnerConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.policy.adapter_files import ADAPTER
-from clawrl_gym.policy.checkpoints import CHECKPOINTS, checkpoint_dir, list_checkpoints
+from clawrl_gym.inference.weights.adapter_files import ADAPTER
+from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, checkpoint_dir, list_checkpoints
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.serving.users import user_folder
 from clawrl_gym.store import Store

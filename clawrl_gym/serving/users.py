@@ -16,7 +16,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import ClawError, StoreError
 from clawrl_gym.core.folder_lock import holder_of
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.policy.checkpoints import CHECKPOINTS
+from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS
 from clawrl_gym.serving.last_report import LastReport
 from clawrl_gym.store import Store
 from clawrl_gym.store.allowance_file import forget_taken

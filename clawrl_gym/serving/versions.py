@@ -20,7 +20,7 @@ from clawrl_gym.core.metrics import RETURNED_TO
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.gateway.versions import VersionJson
-from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
+from clawrl_gym.inference.weights.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.serving.user_training import UserTraining
 from clawrl_gym.serving.users import checkpoints_of

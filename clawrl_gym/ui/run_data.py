@@ -25,7 +25,7 @@ from clawrl_gym.core.provenance import Start, read_starts
 from clawrl_gym.core.redact import is_secret
 from clawrl_gym.core.spread import evenly
 from clawrl_gym.core.types import Json
-from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
+from clawrl_gym.inference.models.shipped import SHIPPED, shipped_dir
 from clawrl_gym.store import SessionRow, StoreReader
 from clawrl_gym.store.allowance_file import read_taken
 from clawrl_gym.ui.distilled_turns import (

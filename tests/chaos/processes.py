@@ -70,7 +70,7 @@ def _below_its_like(words: str, *, like: bool) -> Says:
     )
 
 
-_VLLM = "clawrl_gym.policy.vllm.process"
+_VLLM = "clawrl_gym.inference.vllm.process"
 
 PARTS: dict[str, Says] = {
     "gateway": _below_its_like("clawrl_gym.serve", like=True),

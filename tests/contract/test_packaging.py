@@ -38,8 +38,8 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         "clawrl_gym/docker/swe.Dockerfile",
         "clawrl_gym/envs/terminal/agent.py",
         "clawrl_gym/trainers/loss.py",
-        "clawrl_gym/policy/tiny_model/model.safetensors",
-        "clawrl_gym/policy/tiny_model/tokenizer.json",
+        "clawrl_gym/inference/models/tiny_model/model.safetensors",
+        "clawrl_gym/inference/models/tiny_model/tokenizer.json",
         "clawrl_gym/ui/page/report.html.j2",
     ],
 )

@@ -10,10 +10,10 @@ from typing import cast
 import psutil
 
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.policy.servers import PolicyServers
-from clawrl_gym.policy.vllm.client import PolicyClient
-from clawrl_gym.policy.vllm.engine import VllmEngine
-from clawrl_gym.policy.vllm.server import PolicyServer
+from clawrl_gym.inference.servers import PolicyServers
+from clawrl_gym.inference.vllm.client import PolicyClient
+from clawrl_gym.inference.vllm.engine import VllmEngine
+from clawrl_gym.inference.vllm.server import PolicyServer
 
 CONFIG = PolicyConfig(max_model_len=1024, kv_cache_gb=0.125, start_timeout_s=240)
 

@@ -19,10 +19,10 @@ import yaml
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.adapters import adapter_slots
-from clawrl_gym.policy.generation import Generation, Sampling
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.inference.generation import Generation, Sampling
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.servers import PolicyServers
+from clawrl_gym.inference.weights.adapters import adapter_slots
 from clawrl_gym.run.export import export_run
 from clawrl_gym.run.weight_checks import WeightChecks
 from clawrl_gym.trainers.learner import Learner

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from tests.e2e.runs import ROOT, still_alive
 from tests.machines import Machine, machines, until, until_listening
 from tests.terminal_folders import HELLO, write

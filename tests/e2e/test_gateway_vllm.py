@@ -18,7 +18,7 @@ import pytest
 from clawrl_gym.config import GatewayConfig, PolicyConfig, SamplingConfig
 from clawrl_gym.core.types import INTERRUPTED, Turn
 from clawrl_gym.gateway.server import Gateway
-from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.inference.servers import PolicyServers
 from clawrl_gym.store import Store
 from tests.e2e.served import processes_of
 from tests.tiny_models import make_random_model

@@ -21,9 +21,9 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError
 from clawrl_gym.core.types import ChatBody, Tool
-from clawrl_gym.policy.vllm.client import Generation, PolicyClient, Sampling
-from clawrl_gym.policy.vllm.publisher import WeightPublisher
-from clawrl_gym.policy.vllm.server import PolicyServer
+from clawrl_gym.inference.vllm.client import Generation, PolicyClient, Sampling
+from clawrl_gym.inference.vllm.publisher import WeightPublisher
+from clawrl_gym.inference.vllm.server import PolicyServer
 from tests.e2e.served import CONFIG, Served, alive, tree, until
 from tests.tiny_models import logprobs_by_transformers, make_random_model, random_weights
 
@@ -458,7 +458,7 @@ DRIVER = """
 import asyncio, sys
 from pathlib import Path
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.policy.vllm.server import PolicyServer
+from clawrl_gym.inference.vllm.server import PolicyServer
 
 async def main():
     model, folder = map(Path, sys.argv[1:3])

@@ -11,11 +11,11 @@ import pytest
 
 from clawrl_gym.core.errors import PolicyUnavailable
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.generation import Piece, message_of
-from clawrl_gym.policy.interface import EngineClient
-from clawrl_gym.policy.servers import PolicyServers
-from clawrl_gym.policy.vllm.client import Sampling
+from clawrl_gym.inference.fleet import Fleet
+from clawrl_gym.inference.generation import Piece, message_of
+from clawrl_gym.inference.interface import EngineClient
+from clawrl_gym.inference.servers import PolicyServers
+from clawrl_gym.inference.vllm.client import Sampling
 from tests.e2e.served import CONFIG, processes_of, tree
 from tests.scripted_model import make_scripted_model
 

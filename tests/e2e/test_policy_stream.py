@@ -13,9 +13,9 @@ import pytest
 
 from clawrl_gym.core.errors import ContextError, RequestError
 from clawrl_gym.core.types import ChatBody, Message, Tool, ToolCall
-from clawrl_gym.policy.generation import ChatReply, Delta, Piece, message_of
-from clawrl_gym.policy.vllm.client import PolicyClient, Sampling
-from clawrl_gym.policy.vllm.publisher import WeightPublisher
+from clawrl_gym.inference.generation import ChatReply, Delta, Piece, message_of
+from clawrl_gym.inference.vllm.client import PolicyClient, Sampling
+from clawrl_gym.inference.vllm.publisher import WeightPublisher
 from tests.e2e.served import CONFIG, Served
 from tests.scripted_model import make_scripted_model
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.policy.vllm.client import Sampling
+from clawrl_gym.inference.vllm.client import Sampling
 from tests.e2e.served import CONFIG, Served
 from tests.tiny_models import make_random_model
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import clawrl_gym as cg
-from clawrl_gym.policy.checkpoints import list_checkpoints
+from clawrl_gym.inference.weights.checkpoints import list_checkpoints
 from tests.e2e import runs
 from tests.numpy_engine import make_model, make_package
 from tests.test_whole_training import SETTINGS

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.core.errors import RequestError
-from clawrl_gym.policy.generation import Piece
-from clawrl_gym.policy.vllm.client import Generation, PolicyClient, Sampling
+from clawrl_gym.inference.generation import Piece
+from clawrl_gym.inference.vllm.client import Generation, PolicyClient, Sampling
 from tests.e2e.served import Served
 from tests.tiny_models import make_random_model
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.jsonl import read_json_lines
-from clawrl_gym.policy.checkpoints import last_checkpoint
-from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.renderer import ChatRenderer
+from clawrl_gym.inference.models.renderer import ChatRenderer
+from clawrl_gym.inference.models.resolve import resolve_model
+from clawrl_gym.inference.weights.checkpoints import last_checkpoint
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.store import StoreReader
 from tests.pages import ROOT, Page

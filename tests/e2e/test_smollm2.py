@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from clawrl_gym.policy.models import find_model, resolve_model
+from clawrl_gym.inference.models.resolve import find_model, resolve_model
 from clawrl_gym.store import StoreReader
 from tests.e2e import runs
 

@@ -13,10 +13,10 @@ import pytest_asyncio
 from clawrl_gym.config import ImagesConfig, LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.types import Episode, Group, Message, StopReason, TaskRef
 from clawrl_gym.dialogue.merging import merge_turns
-from clawrl_gym.policy.models import picture_ids
-from clawrl_gym.policy.vllm.client import PolicyClient
-from clawrl_gym.policy.vllm.publisher import WeightPublisher
-from clawrl_gym.policy.vllm.server import PolicyServer
+from clawrl_gym.inference.models.resolve import picture_ids
+from clawrl_gym.inference.vllm.client import PolicyClient
+from clawrl_gym.inference.vllm.publisher import WeightPublisher
+from clawrl_gym.inference.vllm.server import PolicyServer
 from clawrl_gym.trainers.algorithm import TurnWeights, make_sample
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.packing import make_packs

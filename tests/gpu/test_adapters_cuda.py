@@ -10,8 +10,8 @@ import torch
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import NotServed
-from clawrl_gym.policy.servers import PolicyServers
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.servers import PolicyServers
 from clawrl_gym.run.weight_checks import WeightChecks
 from clawrl_gym.trainers.adapter import trained
 from clawrl_gym.trainers.learner import Learner

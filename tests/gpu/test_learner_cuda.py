@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from tests.reference.tiny_model import make_samples
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def test_memory_is_that_of_the_arithmetic(
     import torch
 
     from bench.learner_memory import samples, write_model
-    from clawrl_gym.policy.shape import shape_of_folder
+    from clawrl_gym.inference.models.shape import shape_of_folder
     from clawrl_gym.trainers.learner import Learner
     from clawrl_gym.trainers.memory import GIB, learner_memory
 

@@ -9,10 +9,10 @@ import pytest
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.shipped import shipped_dir
-from clawrl_gym.policy.vllm.build import vllm_device
-from clawrl_gym.policy.vllm.client import Generation, Sampling
-from clawrl_gym.policy.vllm.publisher import WeightPublisher
+from clawrl_gym.inference.models.shipped import shipped_dir
+from clawrl_gym.inference.vllm.build import vllm_device
+from clawrl_gym.inference.vllm.client import Generation, Sampling
+from clawrl_gym.inference.vllm.publisher import WeightPublisher
 from tests.e2e.served import Served
 from tests.tiny_models import logprobs_by_transformers
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.inference.models.shipped import shipped_dir
 from tools.tiny_policy.recipe import Measured, Recipe, make, save, skills_recipe
 
 RECIPES = {"tiny": Recipe, "tiny_skills": skills_recipe}

@@ -116,7 +116,7 @@ def test_a_persons_correction_is_distilled_while_serving(serving: Serving) -> No
     ("victim", "back"),
     [
         ("VLLM::EngineCore", "vLLM: ready"),
-        ("clawrl_gym.policy.vllm.process", "vLLM: ready"),
+        ("clawrl_gym.inference.vllm.process", "vLLM: ready"),
         ("ray::Learner", None),
         ("clawrl_gym.serve gateway.port=0", "ready: talk to"),
     ],

@@ -1,0 +1,1 @@
+"""Models as folders: where they come from, their shape, template and tokens."""

@@ -1,0 +1,1 @@
+"""Weights as files: checkpoints, adapters, and how a version is checked before it serves."""
