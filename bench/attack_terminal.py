@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.envs.terminal.families import FAMILIES
+from clawrl_gym.envs.showcase.terminal.families import FAMILIES
 from tests.terminal_attacks import BLIND, PREPARED, VICTIMS, Attempt, play, write_victim
 
 _FAMILY = "families"

@@ -12,7 +12,7 @@ import time
 
 from bench.composed_table import Played, show_table
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.conversation.composed.generated import (
+from clawrl_gym.envs.showcase.conversation.composed.generated import (
     ComposedTask,
     composed_tasks,
     make_task,

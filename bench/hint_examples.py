@@ -19,10 +19,10 @@ import yaml
 
 from clawrl_gym.agents.tool_calls import Reply, encode
 from clawrl_gym.core.types import Message, Split, Tool
-from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.envs.conversation.problems import draw_problem
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.report import report_of
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
+from clawrl_gym.envs.showcase.conversation.problems import draw_problem
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.judge.rule_hints import hint_of_error, hint_of_report, hint_of_words

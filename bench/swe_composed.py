@@ -13,8 +13,12 @@ import time
 
 from bench.composed_table import Played, show_table
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.swe.composed.generated import compose, composed_instances, make_instance
-from clawrl_gym.envs.swe.composed.plan import Plan
+from clawrl_gym.envs.showcase.swe.composed.generated import (
+    compose,
+    composed_instances,
+    make_instance,
+)
+from clawrl_gym.envs.showcase.swe.composed.plan import Plan
 from tests.repository_runs import Files, failing_in_node, failing_in_python
 
 _SPLITS: tuple[Split, ...] = ("train", "heldout")

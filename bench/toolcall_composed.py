@@ -11,7 +11,7 @@ import time
 
 from bench.composed_table import Played, show_table
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.toolcall.composed.generated import compose, composed_tasks, make_task
+from clawrl_gym.envs.showcase.toolcall.composed.generated import compose, composed_tasks, make_task
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from tests.office_agents import first_that_is_recognised, in_order_of_the_text, solves
 

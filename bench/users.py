@@ -35,10 +35,10 @@ import httpx
 
 from clawrl_gym.agents.tool_calls import Reply
 from clawrl_gym.envs.conversation.config import ConversationEnvConfig
-from clawrl_gym.envs.conversation.generated import make_task, task_ids
-from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.envs.conversation.simulated import SimulatedPartner
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker
+from clawrl_gym.envs.showcase.conversation.generated import make_task, task_ids
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
+from clawrl_gym.envs.showcase.conversation.simulated import SimulatedPartner
 from clawrl_gym.store.reader import StoreReader
 from clawrl_gym.store.users import Users
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clawrl_gym.envs.terminal.composed.families import Composed
-from clawrl_gym.envs.terminal.composed.library import SKILLS
-from clawrl_gym.envs.terminal.composed.plan import Action, played
-from clawrl_gym.envs.terminal.composed.world import World
+from clawrl_gym.envs.showcase.terminal.composed.families import Composed
+from clawrl_gym.envs.showcase.terminal.composed.library import SKILLS
+from clawrl_gym.envs.showcase.terminal.composed.plan import Action, played
+from clawrl_gym.envs.showcase.terminal.composed.world import World
 
 Agent = Callable[[Composed], list[Action]]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from clawrl_gym.envs.gui.composed.families import Composed
 from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.families.family import Turns
 from clawrl_gym.envs.gui.task import Step, resolve
 from clawrl_gym.envs.gui.text_calls import format_action
+from clawrl_gym.envs.showcase.gui.composed.families import Composed
+from clawrl_gym.envs.showcase.gui.families.family import Turns
 from tools.tiny_policy.static_screen import StaticScreen
 
 Agent = Callable[[Composed], Turns]

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.conversation.composed.generated import composed_tasks as talk_tasks
-from clawrl_gym.envs.gui.composed.generated import composed_tasks as desk_tasks
-from clawrl_gym.envs.gui.composed.generated import plain_tasks as plain_desk_tasks
-from clawrl_gym.envs.swe.composed.generated import composed_instances
-from clawrl_gym.envs.swe.corpus import corpus_instances
-from clawrl_gym.envs.terminal.composed.generated import composed_tasks, plain_tasks
-from clawrl_gym.envs.terminal.generated import generated_tasks
-from clawrl_gym.envs.toolcall.composed.generated import composed_tasks as office_tasks
-from clawrl_gym.envs.toolcall.composed.generated import plain_tasks as plain_office_tasks
+from clawrl_gym.envs.showcase.conversation.composed.generated import composed_tasks as talk_tasks
+from clawrl_gym.envs.showcase.gui.composed.generated import composed_tasks as desk_tasks
+from clawrl_gym.envs.showcase.gui.composed.generated import plain_tasks as plain_desk_tasks
+from clawrl_gym.envs.showcase.swe.composed.generated import composed_instances
+from clawrl_gym.envs.showcase.swe.corpus import corpus_instances
+from clawrl_gym.envs.showcase.terminal.composed.generated import composed_tasks, plain_tasks
+from clawrl_gym.envs.showcase.terminal.generated import generated_tasks
+from clawrl_gym.envs.showcase.toolcall.composed.generated import composed_tasks as office_tasks
+from clawrl_gym.envs.showcase.toolcall.composed.generated import plain_tasks as plain_office_tasks
 
 FOLDER = Path(__file__).parent / "fixtures/golden"
 SOURCES = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from clawrl_gym.envs.gui.action import GuiAction, Kind
 from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.families import FAMILIES
 from clawrl_gym.envs.gui.text_calls import format_action
+from clawrl_gym.envs.showcase.gui.families import FAMILIES
 
 Replies = Callable[[GuiEnv], list[str]]
 """What is replied, made of the page that is there; the last reply ends the task if it can."""

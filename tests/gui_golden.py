@@ -14,12 +14,12 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.families import FAMILIES
-from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import GuiTask, Locator, Step
 from clawrl_gym.envs.gui.text import line_text
+from clawrl_gym.envs.showcase.gui.families import FAMILIES
+from clawrl_gym.envs.showcase.gui.generated import make_task, task_ids
 from tools.tiny_policy.static_page import Node, StaticPage
 from tools.tiny_policy.static_screen import StaticScreen
 

@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.families.family import Turns
-from clawrl_gym.envs.gui.generated import make_task
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import Step, resolve
 from clawrl_gym.envs.gui.text_calls import format_action
+from clawrl_gym.envs.showcase.gui.families.family import Turns
+from clawrl_gym.envs.showcase.gui.generated import make_task
 from tools.tiny_policy.static_screen import StaticScreen
 
 

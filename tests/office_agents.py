@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from clawrl_gym.agents.tool_calls import encode
-from clawrl_gym.envs.toolcall.composed.actions import ACTIONS
-from clawrl_gym.envs.toolcall.composed.families import Composed
-from clawrl_gym.envs.toolcall.composed.plan import Part, Turn
+from clawrl_gym.envs.showcase.toolcall.composed.actions import ACTIONS
+from clawrl_gym.envs.showcase.toolcall.composed.families import Composed
+from clawrl_gym.envs.showcase.toolcall.composed.plan import Part, Turn
+from clawrl_gym.envs.showcase.toolcall.families.family import replies
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
-from clawrl_gym.envs.toolcall.families.family import replies
 
 Agent = Callable[[Composed], list[Turn]]
 

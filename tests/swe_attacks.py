@@ -15,17 +15,17 @@ from pathlib import PurePosixPath
 
 from clawrl_gym.envs.sandbox.interface import FileData, Sandbox
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from clawrl_gym.envs.showcase.swe.corpus import make_instance
 from clawrl_gym.envs.swe.bugs.suite import script_of
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus import make_instance
-from clawrl_gym.envs.swe.corpus.diff import git_diff
-from clawrl_gym.envs.swe.corpus.runners import modules_for
+from clawrl_gym.envs.swe.diff import git_diff
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.grading import PatchGrade, grade
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.patch_reader import parse_patch
 from clawrl_gym.envs.swe.repository import open_repository
 from clawrl_gym.envs.swe.row import RowDefaults, instance_of
+from clawrl_gym.envs.swe.runners import modules_for
 from clawrl_gym.envs.swe.script import END, START
 
 TIMEOUT_S = 6.0

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from clawrl_gym.envs.conversation.composed.answers import Answer
-from clawrl_gym.envs.conversation.composed.generated import ComposedTask
-from clawrl_gym.envs.conversation.composed.plan import Held, Plan, Step
-from clawrl_gym.envs.conversation.composed.speech import file_content, reply
-from clawrl_gym.envs.conversation.composed.user import ComposedUser
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.showcase.conversation.composed.answers import Answer
+from clawrl_gym.envs.showcase.conversation.composed.generated import ComposedTask
+from clawrl_gym.envs.showcase.conversation.composed.plan import Held, Plan, Step
+from clawrl_gym.envs.showcase.conversation.composed.speech import file_content, reply
+from clawrl_gym.envs.showcase.conversation.composed.user import ComposedUser
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,19 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.task_ids import GeneratedTasks, composition_split, split_of_content
-from clawrl_gym.envs.terminal.composed.families import FAMILIES, PLAIN_FAMILIES, Composed
-from clawrl_gym.envs.terminal.composed.generated import (
+from clawrl_gym.envs.showcase.terminal.composed.families import FAMILIES, PLAIN_FAMILIES, Composed
+from clawrl_gym.envs.showcase.terminal.composed.generated import (
     HELDOUT_FAMILIES,
     compose,
     composed_tasks,
     make_task,
     plain_tasks,
 )
-from clawrl_gym.envs.terminal.composed.library import HELDOUT_SKILLS, SKILLS
-from clawrl_gym.envs.terminal.composed.obstacles import OBSTACLES, gzipped
-from clawrl_gym.envs.terminal.composed.plan import played
-from clawrl_gym.envs.terminal.composed.wording import SIDE_EFFECTS
+from clawrl_gym.envs.showcase.terminal.composed.library import HELDOUT_SKILLS, SKILLS
+from clawrl_gym.envs.showcase.terminal.composed.obstacles import OBSTACLES, gzipped
+from clawrl_gym.envs.showcase.terminal.composed.plan import played
+from clawrl_gym.envs.showcase.terminal.composed.wording import SIDE_EFFECTS
+from clawrl_gym.envs.task_ids import GeneratedTasks, composition_split, split_of_content
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.task import Task
 from tests.composed_agents import AGENTS, Left, in_order_of_the_text, solves

@@ -17,8 +17,11 @@ from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.conversation.composed.answers import MAX_CHARS, Answer, accepts
-from clawrl_gym.envs.conversation.composed.asks import (
+from clawrl_gym.envs.conversation.env import ConversationEnv
+from clawrl_gym.envs.conversation.tools import arguments_of
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.showcase.conversation.composed.answers import MAX_CHARS, Answer, accepts
+from clawrl_gym.envs.showcase.conversation.composed.asks import (
     ASKS,
     FIRST,
     PICKS,
@@ -26,22 +29,19 @@ from clawrl_gym.envs.conversation.composed.asks import (
     draw_options,
     recall,
 )
-from clawrl_gym.envs.conversation.composed.facts import CORRECTED, FACTS, RECALLED
-from clawrl_gym.envs.conversation.composed.families import FAMILIES, MOST
-from clawrl_gym.envs.conversation.composed.generated import (
+from clawrl_gym.envs.showcase.conversation.composed.facts import CORRECTED, FACTS, RECALLED
+from clawrl_gym.envs.showcase.conversation.composed.families import FAMILIES, MOST
+from clawrl_gym.envs.showcase.conversation.composed.generated import (
     HELDOUT_FAMILIES,
     ComposedTask,
     composed_tasks,
     make_task,
 )
-from clawrl_gym.envs.conversation.composed.numbers import in_words, numbers_in
-from clawrl_gym.envs.conversation.composed.plan import Held, Plan, Step
-from clawrl_gym.envs.conversation.composed.scenes import DAYS, DIETS, is_bad
-from clawrl_gym.envs.conversation.composed.user import ComposedUser
-from clawrl_gym.envs.conversation.composed.wishes import WISHES
-from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.envs.conversation.tools import arguments_of
-from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.showcase.conversation.composed.numbers import in_words, numbers_in
+from clawrl_gym.envs.showcase.conversation.composed.plan import Held, Plan, Step
+from clawrl_gym.envs.showcase.conversation.composed.scenes import DAYS, DIETS, is_bad
+from clawrl_gym.envs.showcase.conversation.composed.user import ComposedUser
+from clawrl_gym.envs.showcase.conversation.composed.wishes import WISHES
 from clawrl_gym.envs.task_ids import composition_split
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
@@ -605,7 +605,7 @@ def test_the_judge_by_rule_reads_the_user_as_it_means_it() -> None:
         reply, after = {"role": "assistant", "content": "7"}, [{"role": "user", "content": said}]
         return asyncio.run(judge.judge(Case(1, "3 and 4?", reply, after))).value  # type: ignore[arg-type]
 
-    from clawrl_gym.envs.conversation.composed import user
+    from clawrl_gym.envs.showcase.conversation.composed import user
 
     complaints = [*user._WRONG, *user._FORGOTTEN, *user._MISSING, *user._STRANGE, *user._LEAVES]
     complaints += [form.format(x="6") for wish in WISHES.values() for form in wish.complaint]

@@ -15,11 +15,11 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.envs.conversation.generated import FAMILIES, ConversationTask, make_task
-from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.tools import MAX_CALLS, arguments_of
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.gym.config import GymEnvConfig
+from clawrl_gym.envs.showcase.conversation.generated import FAMILIES, ConversationTask, make_task
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.rollout.worker import build_agent
 

@@ -9,8 +9,8 @@ import yaml
 from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import FunctionCall, Message, ToolCall
-from clawrl_gym.envs.conversation.personas import HELDOUT_PERSONAS, PERSONAS
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
+from clawrl_gym.envs.showcase.conversation.personas import HELDOUT_PERSONAS, PERSONAS
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
 

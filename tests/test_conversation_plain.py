@@ -4,7 +4,7 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.envs.conversation.plain import QUESTIONS, USERS, make_task
+from clawrl_gym.envs.showcase.conversation.plain import QUESTIONS, USERS, make_task
 
 KEPT = {
     "capitals": ("THE CAPITAL IS PARIS.", "The capital is PARIS."),

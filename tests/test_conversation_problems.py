@@ -3,9 +3,10 @@
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.envs.conversation.generated import FAMILIES, make_task, task_ids
-from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.envs.conversation.problems import (
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.showcase.conversation.generated import FAMILIES, make_task, task_ids
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
+from clawrl_gym.envs.showcase.conversation.problems import (
     ITEMS,
     LARGEST,
     NAMES,
@@ -16,7 +17,6 @@ from clawrl_gym.envs.conversation.problems import (
     is_fair,
     split_of,
 )
-from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.task_ids import NUMBERS
 
 PROBLEM = Problem("Tom", "apples", "gets", 3, 4, "+", "Tom has 3 apples ...", claimed=8)

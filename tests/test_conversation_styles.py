@@ -3,10 +3,17 @@ is computed, for each style and each wish."""
 
 import pytest
 
-from clawrl_gym.envs.conversation.personas import LIKED, PERSONAS
-from clawrl_gym.envs.conversation.problems import Problem, draw_problem, is_correct
-from clawrl_gym.envs.conversation.styles import CASUAL, FORMAL, FRIENDLY, STORY, STYLES, TERSE
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.showcase.conversation.personas import LIKED, PERSONAS
+from clawrl_gym.envs.showcase.conversation.problems import Problem, draw_problem, is_correct
+from clawrl_gym.envs.showcase.conversation.styles import (
+    CASUAL,
+    FORMAL,
+    FRIENDLY,
+    STORY,
+    STYLES,
+    TERSE,
+)
 
 PROBLEM = Problem("Tom", "apples", "gets", 3, 4, "+", "Tom has 3 apples ...", claimed=8)
 

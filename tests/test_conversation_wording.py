@@ -12,10 +12,10 @@ import pytest
 
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.envs.conversation.generated import make_task
-from clawrl_gym.envs.conversation.heldout_wording import HELDOUT_WORDING, Wording
-from clawrl_gym.envs.conversation.personas import HELDOUT_PERSONAS, PERSONAS
 from clawrl_gym.envs.conversation.user import Act
+from clawrl_gym.envs.showcase.conversation.generated import make_task
+from clawrl_gym.envs.showcase.conversation.heldout_wording import HELDOUT_WORDING, Wording
+from clawrl_gym.envs.showcase.conversation.personas import HELDOUT_PERSONAS, PERSONAS
 from tools.tiny_policy.hints import FILE_HINT, STYLE_HINTS, SUM_HINT
 from tools.tiny_policy.phases import everything, talking
 from tools.tiny_policy.small_talk import COMPLAINTS, THANKS

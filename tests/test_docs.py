@@ -160,10 +160,10 @@ def test_every_name_of_the_library_is_on_its_page() -> None:
 
 def _numbers() -> dict[str, int]:
     """What can be counted, by the words that pages count it with."""
-    from clawrl_gym.envs.gui.families import FAMILIES as GUI
-    from clawrl_gym.envs.swe.corpus.repository import families, repository_family
-    from clawrl_gym.envs.terminal.families import FAMILIES as TERMINAL
-    from clawrl_gym.envs.toolcall.families import FAMILIES as TOOLCALL
+    from clawrl_gym.envs.showcase.gui.families import FAMILIES as GUI
+    from clawrl_gym.envs.showcase.swe.corpus.repository import families, repository_family
+    from clawrl_gym.envs.showcase.terminal.families import FAMILIES as TERMINAL
+    from clawrl_gym.envs.showcase.toolcall.families import FAMILIES as TOOLCALL
     from clawrl_gym.store.schema import SCHEMA_VERSION
 
     return {

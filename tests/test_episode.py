@@ -19,8 +19,8 @@ from clawrl_gym.core.errors import (
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Tool, ToolCall
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.showcase.conversation.generated import make_task
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
 from clawrl_gym.rollout.deadline import Waits
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode

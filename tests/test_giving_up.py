@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from clawrl_gym.envs.gui.families import FAMILIES
-from clawrl_gym.envs.gui.generated import generated_tasks
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
 from clawrl_gym.envs.gui.osworld.files import open_osworld
 from clawrl_gym.envs.gui.osworld.grading import OsworldGrader
 from clawrl_gym.envs.gui.task import FinalState
+from clawrl_gym.envs.showcase.gui.families import FAMILIES
+from clawrl_gym.envs.showcase.gui.generated import generated_tasks
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 
 TASKS = 150

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.envs.conversation.generated import FAMILIES as CONVERSATION_FAMILIES
-from clawrl_gym.envs.conversation.generated import make_task as conversation_task
-from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.envs.toolcall.families import FAMILIES as CALL_FAMILIES
-from clawrl_gym.envs.toolcall.generated import make_task as call_task
-from clawrl_gym.envs.toolcall.shop.families import FAMILIES as SHOP_FAMILIES
-from clawrl_gym.envs.toolcall.shop.generated import shop_tasks
+from clawrl_gym.envs.showcase.conversation.generated import FAMILIES as CONVERSATION_FAMILIES
+from clawrl_gym.envs.showcase.conversation.generated import make_task as conversation_task
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
+from clawrl_gym.envs.showcase.toolcall.families import FAMILIES as CALL_FAMILIES
+from clawrl_gym.envs.showcase.toolcall.generated import make_task as call_task
+from clawrl_gym.envs.showcase.toolcall.shop.families import FAMILIES as SHOP_FAMILIES
+from clawrl_gym.envs.showcase.toolcall.shop.generated import shop_tasks
 from tools.tiny_policy.conversations import Source, render
 from tools.tiny_policy.phases import heldout_answers, phases
 from tools.tiny_policy.tokenizer import untrained

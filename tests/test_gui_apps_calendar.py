@@ -7,7 +7,8 @@ import datetime
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.calendar import (
+from clawrl_gym.envs.gui.site import Request, Response
+from clawrl_gym.envs.showcase.gui.apps.calendar import (
     MOST_GUESTS,
     Calendar,
     CalendarWorld,
@@ -19,8 +20,7 @@ from clawrl_gym.envs.gui.apps.calendar import (
     shown_time,
     weekday,
 )
-from clawrl_gym.envs.gui.apps.serving import RequestRefused
-from clawrl_gym.envs.gui.site import Request, Response
+from clawrl_gym.envs.showcase.gui.apps.serving import RequestRefused
 from tests.gui_sites import state_of
 
 WORLD: CalendarWorld = {

@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 import jinja2
 import pytest
 
-from clawrl_gym.envs.gui.apps.serving import (
+from clawrl_gym.envs.gui.site import Request, Response
+from clawrl_gym.envs.showcase.gui.apps.serving import (
     LONGEST_TEXT,
     TEMPLATES,
     Menu,
@@ -18,9 +19,8 @@ from clawrl_gym.envs.gui.apps.serving import (
     serve,
     whole,
 )
-from clawrl_gym.envs.gui.families import FAMILIES
-from clawrl_gym.envs.gui.generated import make_task, task_ids
-from clawrl_gym.envs.gui.site import Request, Response
+from clawrl_gym.envs.showcase.gui.families import FAMILIES
+from clawrl_gym.envs.showcase.gui.generated import make_task, task_ids
 
 NASTY = "\"'><script>alert(1)</script>{id}}{0}\0 & </textarea></option>"
 VOID = {"meta", "input"}

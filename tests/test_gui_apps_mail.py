@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.mail import ME, Mail, MailWorld, new_mail
 from clawrl_gym.envs.gui.site import Request, Response
+from clawrl_gym.envs.showcase.gui.apps.mail import ME, Mail, MailWorld, new_mail
 from tests.gui_sites import state_of
 
 WORLD: MailWorld = {

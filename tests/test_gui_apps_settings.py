@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.settings import Settings, SettingsWorld
-from clawrl_gym.envs.gui.families.family import answer, done, give_up, link, number, press, tick
-from clawrl_gym.envs.gui.families.settings import SETTINGS
-from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
 from clawrl_gym.envs.gui.site import Request
+from clawrl_gym.envs.showcase.gui.apps.settings import Settings, SettingsWorld
+from clawrl_gym.envs.showcase.gui.families.family import (
+    answer,
+    done,
+    give_up,
+    link,
+    number,
+    press,
+    tick,
+)
+from clawrl_gym.envs.showcase.gui.families.settings import SETTINGS
+from clawrl_gym.envs.showcase.gui.generated import make_task, task_ids
 from tests.gui_sites import get, paper_env, post, reward_of, solution_of, state_of, text_of
 
 FAMILIES = SETTINGS

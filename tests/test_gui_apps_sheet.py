@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.sheet import MAX_ROWS, Sheets, SheetsWorld
-from clawrl_gym.envs.gui.apps.sheet_formula import FormulaError, SheetValues, show_cell
-from clawrl_gym.envs.gui.families.family import done, give_up, link, press, select, write
-from clawrl_gym.envs.gui.families.sheet import SHEET
-from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
 from clawrl_gym.envs.gui.site import Request
 from clawrl_gym.envs.gui.task import Step
+from clawrl_gym.envs.showcase.gui.apps.sheet import MAX_ROWS, Sheets, SheetsWorld
+from clawrl_gym.envs.showcase.gui.apps.sheet_formula import FormulaError, SheetValues, show_cell
+from clawrl_gym.envs.showcase.gui.families.family import done, give_up, link, press, select, write
+from clawrl_gym.envs.showcase.gui.families.sheet import SHEET
+from clawrl_gym.envs.showcase.gui.generated import make_task, task_ids
 from tests.gui_sites import get, paper_env, post, reward_of, solution_of, state_of, text_of
 
 EACH = 8

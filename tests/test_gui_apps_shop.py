@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.shop import Shop, ShopWorld
 from clawrl_gym.envs.gui.site import Request, Response
+from clawrl_gym.envs.showcase.gui.apps.shop import Shop, ShopWorld
 from tests.gui_sites import state_of
 
 ORDERED: Any = {"name": "Mia", "address": "1 apple", "payment": "cash", "sum": 12}

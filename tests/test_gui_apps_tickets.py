@@ -7,13 +7,21 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.tickets import LONGEST_LINE, PAGE_SIZE, Tickets, TicketsWorld
-from clawrl_gym.envs.gui.families.family import answer, done, give_up, link, press, select, write
-from clawrl_gym.envs.gui.families.tickets import TICKETS
-from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
 from clawrl_gym.envs.gui.site import Request
 from clawrl_gym.envs.gui.task import Step
+from clawrl_gym.envs.showcase.gui.apps.tickets import LONGEST_LINE, PAGE_SIZE, Tickets, TicketsWorld
+from clawrl_gym.envs.showcase.gui.families.family import (
+    answer,
+    done,
+    give_up,
+    link,
+    press,
+    select,
+    write,
+)
+from clawrl_gym.envs.showcase.gui.families.tickets import TICKETS
+from clawrl_gym.envs.showcase.gui.generated import make_task, task_ids
 from tests.gui_sites import get, paper_env, post, reward_of, solution_of, state_of, text_of
 
 FAMILIES = TICKETS

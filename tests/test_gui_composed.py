@@ -13,11 +13,13 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.gui.apps.start import HOST as START
-from clawrl_gym.envs.gui.composed.cast import PEOPLE
-from clawrl_gym.envs.gui.composed.desk import HOSTS
-from clawrl_gym.envs.gui.composed.families import FAMILIES, MOST, PLAIN_FAMILIES, Composed
-from clawrl_gym.envs.gui.composed.generated import (
+from clawrl_gym.envs.gui.env import GuiEnv
+from clawrl_gym.envs.gui.task import GuiTask
+from clawrl_gym.envs.showcase.gui.apps.start import HOST as START
+from clawrl_gym.envs.showcase.gui.composed.cast import PEOPLE
+from clawrl_gym.envs.showcase.gui.composed.desk import HOSTS
+from clawrl_gym.envs.showcase.gui.composed.families import FAMILIES, MOST, PLAIN_FAMILIES, Composed
+from clawrl_gym.envs.showcase.gui.composed.generated import (
     HELDOUT_FAMILIES,
     SPARE_REPLIES,
     compose,
@@ -26,13 +28,11 @@ from clawrl_gym.envs.gui.composed.generated import (
     plain_tasks,
     task_of,
 )
-from clawrl_gym.envs.gui.composed.library import SKILLS
-from clawrl_gym.envs.gui.composed.lookups import LOOKUPS
-from clawrl_gym.envs.gui.composed.obstacles import OBSTACLES
-from clawrl_gym.envs.gui.composed.plan import Plan, ending
-from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.families.family import Turns, give_up
-from clawrl_gym.envs.gui.task import GuiTask
+from clawrl_gym.envs.showcase.gui.composed.library import SKILLS
+from clawrl_gym.envs.showcase.gui.composed.lookups import LOOKUPS
+from clawrl_gym.envs.showcase.gui.composed.obstacles import OBSTACLES
+from clawrl_gym.envs.showcase.gui.composed.plan import Plan, ending
+from clawrl_gym.envs.showcase.gui.families.family import Turns, give_up
 from clawrl_gym.envs.task_ids import GeneratedTasks, composition_split, split_of_content
 from tests.desk_agents import AGENTS, in_order_of_the_text, paper_desk, solves
 from tests.gui_attacks import ATTACKS
@@ -287,7 +287,7 @@ def test_any_order_of_what_is_independent_is_accepted(env: GuiEnv) -> None:
 
 
 def _played_end(plan: Plan) -> object:
-    from clawrl_gym.envs.gui.composed.plan import played
+    from clawrl_gym.envs.showcase.gui.composed.plan import played
 
     actions = [action for part in plan.parts for action in part.actions]
     return plan.settled(played(plan.start, actions))

@@ -9,16 +9,16 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.families import FAMILIES
-from clawrl_gym.envs.gui.generated import (
+from clawrl_gym.envs.gui.grading import GIVING_UP_COSTS, InfeasibleGrader
+from clawrl_gym.envs.gui.task import Step
+from clawrl_gym.envs.showcase.gui.families import FAMILIES
+from clawrl_gym.envs.showcase.gui.generated import (
     PREFIX,
     generated_tasks,
     make_task,
     split_of,
     task_ids,
 )
-from clawrl_gym.envs.gui.grading import GIVING_UP_COSTS, InfeasibleGrader
-from clawrl_gym.envs.gui.task import Step
 from tools.tiny_policy.static_screen import StaticScreen
 
 EACH = 15

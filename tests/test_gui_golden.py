@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from clawrl_gym.envs.gui.families import FAMILIES
+from clawrl_gym.envs.showcase.gui.families import FAMILIES
 from tests.gui_golden import FILE, hash_of, pages_of_family, task_contents
 
 GOLDEN = json.loads(FILE.read_text())

@@ -10,12 +10,12 @@ import pytest
 
 from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.toolcall.composed.families import Composed
-from clawrl_gym.envs.toolcall.composed.generated import compose, task_of
-from clawrl_gym.envs.toolcall.composed.plan import Part, Turn, confirmation
-from clawrl_gym.envs.toolcall.composed.rules import RULES
+from clawrl_gym.envs.showcase.toolcall.composed.families import Composed
+from clawrl_gym.envs.showcase.toolcall.composed.generated import compose, task_of
+from clawrl_gym.envs.showcase.toolcall.composed.plan import Part, Turn, confirmation
+from clawrl_gym.envs.showcase.toolcall.composed.rules import RULES
+from clawrl_gym.envs.showcase.toolcall.families.family import CallSpec
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
-from clawrl_gym.envs.toolcall.families.family import CallSpec
 from clawrl_gym.envs.toolcall.task import ToolTask
 from tests.office_agents import solves
 

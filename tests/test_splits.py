@@ -8,19 +8,23 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from clawrl_gym.envs.conversation import generated as conversations
-from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.gui import generated as pages
-from clawrl_gym.envs.gui.families import FAMILIES as PAGE_FAMILIES
-from clawrl_gym.envs.swe.corpus import corpus
-from clawrl_gym.envs.swe.corpus.repository import draw_repository, families, repository_family
-from clawrl_gym.envs.terminal import generated as commands
-from clawrl_gym.envs.terminal.families import FAMILIES as COMMAND_FAMILIES
-from clawrl_gym.envs.toolcall import generated as tools
-from clawrl_gym.envs.toolcall.families import FAMILIES as TOOL_FAMILIES
-from clawrl_gym.envs.toolcall.shop import generated as shop
-from clawrl_gym.envs.toolcall.shop.families import FAMILIES as SHOP_FAMILIES
+from clawrl_gym.envs.showcase.conversation import generated as conversations
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
+from clawrl_gym.envs.showcase.gui import generated as pages
+from clawrl_gym.envs.showcase.gui.families import FAMILIES as PAGE_FAMILIES
+from clawrl_gym.envs.showcase.swe.corpus import corpus
+from clawrl_gym.envs.showcase.swe.corpus.repository import (
+    draw_repository,
+    families,
+    repository_family,
+)
+from clawrl_gym.envs.showcase.terminal import generated as commands
+from clawrl_gym.envs.showcase.terminal.families import FAMILIES as COMMAND_FAMILIES
+from clawrl_gym.envs.showcase.toolcall import generated as tools
+from clawrl_gym.envs.showcase.toolcall.families import FAMILIES as TOOL_FAMILIES
+from clawrl_gym.envs.showcase.toolcall.shop import generated as shop
+from clawrl_gym.envs.showcase.toolcall.shop.families import FAMILIES as SHOP_FAMILIES
 
 Asked = tuple[str, str]
 """What is asked, and the split that it was drawn for."""

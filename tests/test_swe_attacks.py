@@ -3,8 +3,8 @@
 import pytest
 
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from clawrl_gym.envs.showcase.swe.corpus import make_instance
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus import make_instance
 from tests.swe_attacks import (
     ATTACKS,
     GROUNDS,

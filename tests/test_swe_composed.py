@@ -22,25 +22,25 @@ import pytest
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.swe.composed.families import FAMILIES, MOST, Composed
-from clawrl_gym.envs.swe.composed.generated import (
+from clawrl_gym.envs.showcase.swe.composed.families import FAMILIES, MOST, Composed
+from clawrl_gym.envs.showcase.swe.composed.generated import (
     HELDOUT_FAMILIES,
     compose,
     composed_instances,
     make_instance,
 )
-from clawrl_gym.envs.swe.composed.ground import (
+from clawrl_gym.envs.showcase.swe.composed.ground import (
     CLASHES,
     Ground,
     clash,
     draw_ground,
     repositories,
 )
-from clawrl_gym.envs.swe.composed.made_bugs import made_bugs
-from clawrl_gym.envs.swe.composed.plan import Plan
+from clawrl_gym.envs.showcase.swe.composed.made_bugs import made_bugs
+from clawrl_gym.envs.showcase.swe.composed.plan import Plan
+from clawrl_gym.envs.showcase.swe.corpus.repository import repository_family
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus.diff import git_diff
-from clawrl_gym.envs.swe.corpus.repository import repository_family
+from clawrl_gym.envs.swe.diff import git_diff
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.source import open_source

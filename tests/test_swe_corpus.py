@@ -8,20 +8,20 @@ from clawrl_gym.agents.agent import Action
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
-from clawrl_gym.envs.swe.agent import SweAgent
-from clawrl_gym.envs.swe.corpus import corpus_instances, make_instance
-from clawrl_gym.envs.swe.corpus.corpus import commands_of, easy_families, instance_of
-from clawrl_gym.envs.swe.corpus.diff import git_diff
-from clawrl_gym.envs.swe.corpus.repository import (
+from clawrl_gym.envs.showcase.swe.corpus import corpus_instances, make_instance
+from clawrl_gym.envs.showcase.swe.corpus.corpus import commands_of, easy_families, instance_of
+from clawrl_gym.envs.showcase.swe.corpus.repository import (
     RepositoryFamily,
     draw_repository,
     families,
     repository_family,
 )
-from clawrl_gym.envs.swe.corpus.runners import eval_script, modules_for, runner_of
+from clawrl_gym.envs.swe.agent import SweAgent
+from clawrl_gym.envs.swe.diff import git_diff
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 from clawrl_gym.envs.swe.logs import grade_log
 from clawrl_gym.envs.swe.modules import module_mounts
+from clawrl_gym.envs.swe.runners import eval_script, modules_for, runner_of
 from tests.narrow import action
 from tools.tiny_policy.repositories import RepositoryDemonstrations, shown_by
 

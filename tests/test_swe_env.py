@@ -10,11 +10,11 @@ import pytest
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
+from clawrl_gym.envs.showcase.swe.corpus import make_instance
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus import make_instance
-from clawrl_gym.envs.swe.corpus.runners import missing_runners
 from clawrl_gym.envs.swe.env import SweEnv, submission_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
+from clawrl_gym.envs.swe.runners import missing_runners
 
 TASK = "swe-operator-train-000000"
 SANDBOX = {"type": "bubblewrap", "memory_mb": 512, "disk_mb": 256, "pids": 64}

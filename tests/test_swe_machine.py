@@ -10,13 +10,13 @@ import pytest
 from clawrl_gym.core.errors import ConfigError, SandboxError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits
+from clawrl_gym.envs.showcase.swe.corpus.repository import families, repository_family
 from clawrl_gym.envs.swe import __main__ as command
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus.repository import families, repository_family
-from clawrl_gym.envs.swe.corpus.runners import missing_runners, modules_for
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.machine import require_package
 from clawrl_gym.envs.swe.modules import MODULES_FOLDER, module_mounts
+from clawrl_gym.envs.swe.runners import missing_runners, modules_for
 from clawrl_gym.envs.validate import main
 from tests.fake_engine import FakeEngine, without_engines
 from tests.sandbox_roots import make_root

@@ -24,7 +24,7 @@ from clawrl_gym.envs.swe.bugs.issue import issue_text
 from clawrl_gym.envs.swe.bugs.maker import split_by_place
 from clawrl_gym.envs.swe.bugs.suite import SuiteRun, measure
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus.diff import git_diff
+from clawrl_gym.envs.swe.diff import git_diff
 from clawrl_gym.envs.swe.interpreter import SYSTEM_PYTHON, interpreter_at
 from clawrl_gym.envs.swe.modules import module_mounts
 from clawrl_gym.envs.swe.patch import Patch

@@ -14,7 +14,6 @@ from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits, Sandbox
 from clawrl_gym.envs.selection import selection_of
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.corpus.runners import runner_of
 from clawrl_gym.envs.swe.evaluation import Evaluations
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.logs import grade_log
@@ -25,6 +24,7 @@ from clawrl_gym.envs.swe.protected_files import without_tests
 from clawrl_gym.envs.swe.r2e import is_r2e, swebench_row
 from clawrl_gym.envs.swe.repository import hide
 from clawrl_gym.envs.swe.row import RowDefaults, instance_of
+from clawrl_gym.envs.swe.runners import runner_of
 from clawrl_gym.envs.swe.script import swebench_log
 from clawrl_gym.envs.swe.source import lives_in_images, open_source
 

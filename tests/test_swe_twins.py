@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.swe.corpus import make_instance
-from clawrl_gym.envs.swe.corpus.repository import families
+from clawrl_gym.envs.showcase.swe.corpus import make_instance
+from clawrl_gym.envs.showcase.swe.corpus.repository import families
 from clawrl_gym.envs.swe.evaluation import PatchFails
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch import Patch

@@ -12,9 +12,9 @@ from clawrl_gym.comparison.tables import probe_table
 from clawrl_gym.comparison.teacher_probe import KINDS, planned_probe, probe_words, read_probe
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.envs.conversation.heldout_wording import HELDOUT_WORDING
-from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.envs.conversation.plain import USERS
+from clawrl_gym.envs.showcase.conversation.heldout_wording import HELDOUT_WORDING
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
+from clawrl_gym.envs.showcase.conversation.plain import USERS
 from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.teacher_probe import main
 

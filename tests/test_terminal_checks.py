@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.envs.showcase.terminal.families import FAMILIES
+from clawrl_gym.envs.showcase.terminal.generated import make_task, task_ids
 from clawrl_gym.envs.terminal.checks import (
     MAX_UNPACKED_BYTES,
     Absent,
@@ -17,8 +19,6 @@ from clawrl_gym.envs.terminal.checks import (
     NamesPath,
     TarHolds,
 )
-from clawrl_gym.envs.terminal.families import FAMILIES
-from clawrl_gym.envs.terminal.generated import make_task, task_ids
 
 
 def paths_of(checks: Any) -> set[str]:

@@ -4,9 +4,9 @@ import pytest
 
 from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE
+from clawrl_gym.envs.showcase.terminal.generated import task_ids
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.env import TerminalEnv
-from clawrl_gym.envs.terminal.generated import task_ids
 from tests.docker_engine import own_containers
 from tests.terminal_folders import APART, HELLO, REWARD, STEPS, write
 

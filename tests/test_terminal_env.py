@@ -9,6 +9,7 @@ from clawrl_gym.agents.agent import Action
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
+from clawrl_gym.envs.showcase.terminal.generated import make_task, task_ids
 from clawrl_gym.envs.terminal.agent import SYSTEM, TerminalAgent
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.env import (
@@ -16,7 +17,6 @@ from clawrl_gym.envs.terminal.env import (
     observation_of,
     single_commands,
 )
-from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
 from tests.terminal_fakes import MemoryOpener

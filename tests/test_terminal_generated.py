@@ -3,13 +3,13 @@ import pickle
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.envs.task_ids import NUMBERS
-from clawrl_gym.envs.terminal.families import FAMILIES
-from clawrl_gym.envs.terminal.generated import (
+from clawrl_gym.envs.showcase.terminal.families import FAMILIES
+from clawrl_gym.envs.showcase.terminal.generated import (
     generated_tasks,
     make_task,
     task_ids,
 )
+from clawrl_gym.envs.task_ids import NUMBERS
 
 SAMPLE = 300
 """Tasks of each family and split that the big tests look at."""

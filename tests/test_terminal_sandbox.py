@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import NoVerdict, TaskError
+from clawrl_gym.envs.showcase.terminal.families import FAMILIES
+from clawrl_gym.envs.showcase.terminal.generated import task_ids
 from clawrl_gym.envs.terminal.env import TerminalEnv
-from clawrl_gym.envs.terminal.families import FAMILIES
-from clawrl_gym.envs.terminal.generated import task_ids
 
 pytestmark = pytest.mark.sandbox
 

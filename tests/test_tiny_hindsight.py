@@ -11,8 +11,8 @@ import pytest
 
 from clawrl_gym.config import HintConfig, RunConfig
 from clawrl_gym.config.compose import compose
-from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.envs.conversation.styles import STYLES, TERSE, Style
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
+from clawrl_gym.envs.showcase.conversation.styles import STYLES, TERSE, Style
 from clawrl_gym.envs.terminal.agent import reply_text
 from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.hints import fault, parse_hint

@@ -12,9 +12,9 @@ import pytest
 from clawrl_gym.agents.agent import Action
 from clawrl_gym.agents.tool_calls import calls_of, results_of
 from clawrl_gym.core.types import Message
+from clawrl_gym.envs.showcase.toolcall.composed.actions import ACTIONS
+from clawrl_gym.envs.showcase.toolcall.composed.generated import compose
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
-from clawrl_gym.envs.toolcall.composed.actions import ACTIONS
-from clawrl_gym.envs.toolcall.composed.generated import compose
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.office_skills import OfficeSkills

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from clawrl_gym.envs.gui.agent import GuiAgent
-from clawrl_gym.envs.gui.composed.generated import compose
 from clawrl_gym.envs.gui.env import GuiEnv
+from clawrl_gym.envs.showcase.gui.composed.generated import compose
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.page_skills import PageSkills
 from tools.tiny_policy.skill_words import NODS, ORDERS

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.generated import make_task
+from clawrl_gym.envs.showcase.gui.generated import make_task
 from clawrl_gym.inference.models.shipped import shipped_dir
 from tests.narrow import plain_text
 from tools.tiny_policy import page_slips

@@ -16,9 +16,9 @@ import pytest
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.draw import STEMS
+from clawrl_gym.envs.showcase.terminal.families import FAMILIES
+from clawrl_gym.envs.showcase.terminal.generated import make_task, task_ids
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
-from clawrl_gym.envs.terminal.families import FAMILIES
-from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.inference.models.shipped import shipped_dir
 from tests.narrow import plain_text
 from tools.tiny_policy import evaluation

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from clawrl_gym.agents.agent import Action
+from clawrl_gym.envs.showcase.terminal.composed.generated import compose
+from clawrl_gym.envs.showcase.terminal.composed.library import SKILLS
 from clawrl_gym.envs.terminal.agent import TerminalAgent
-from clawrl_gym.envs.terminal.composed.generated import compose
-from clawrl_gym.envs.terminal.composed.library import SKILLS
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.shell_skills import ShellSkills, in_two

@@ -13,12 +13,12 @@ from clawrl_gym.agents.agent import Action
 from clawrl_gym.agents.tool_calls import Reply, encode
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Message, Tool
-from clawrl_gym.envs.swe.corpus.corpus import easy_families
-from clawrl_gym.envs.terminal.families import FAMILIES as TERMINAL
+from clawrl_gym.envs.showcase.swe.corpus.corpus import easy_families
+from clawrl_gym.envs.showcase.terminal.families import FAMILIES as TERMINAL
+from clawrl_gym.envs.showcase.toolcall.families import FAMILIES
+from clawrl_gym.envs.showcase.toolcall.generated import make_task, task_ids
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
-from clawrl_gym.envs.toolcall.families import FAMILIES
-from clawrl_gym.envs.toolcall.generated import make_task, task_ids
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.inference.models.shipped import shipped_dir
 from tools.tiny_policy.conversations import encode as encode_rows

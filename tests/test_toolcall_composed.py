@@ -14,15 +14,14 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.task_ids import GeneratedTasks, composition_split, split_of_content
-from clawrl_gym.envs.toolcall.composed.actions import ACTIONS
-from clawrl_gym.envs.toolcall.composed.families import (
+from clawrl_gym.envs.showcase.toolcall.composed.actions import ACTIONS
+from clawrl_gym.envs.showcase.toolcall.composed.families import (
     FAMILIES,
     MOST_CALLS,
     PLAIN_FAMILIES,
     Composed,
 )
-from clawrl_gym.envs.toolcall.composed.generated import (
+from clawrl_gym.envs.showcase.toolcall.composed.generated import (
     HELDOUT_FAMILIES,
     compose,
     composed_tasks,
@@ -30,9 +29,10 @@ from clawrl_gym.envs.toolcall.composed.generated import (
     plain_tasks,
     task_of,
 )
-from clawrl_gym.envs.toolcall.composed.lookups import LOOKUPS, QUESTIONS
-from clawrl_gym.envs.toolcall.composed.obstacles import MISSPELT, OBSTACLES
-from clawrl_gym.envs.toolcall.composed.plan import Plan, Turn
+from clawrl_gym.envs.showcase.toolcall.composed.lookups import LOOKUPS, QUESTIONS
+from clawrl_gym.envs.showcase.toolcall.composed.obstacles import MISSPELT, OBSTACLES
+from clawrl_gym.envs.showcase.toolcall.composed.plan import Plan, Turn
+from clawrl_gym.envs.task_ids import GeneratedTasks, composition_split, split_of_content
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.task import ToolTask
 from tests.office_agents import AGENTS, in_order_of_the_text, solves

@@ -12,11 +12,11 @@ from clawrl_gym.agents.tool_calls import Call, Reply, decode, encode
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.core.plugins import load
 from clawrl_gym.envs.sandbox.interface import ExecResult
+from clawrl_gym.envs.showcase.toolcall.generated import make_task
 from clawrl_gym.envs.toolcall import toolbox
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
-from clawrl_gym.envs.toolcall.generated import make_task
 from clawrl_gym.envs.toolcall.task import ExecutedCall
 from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
 

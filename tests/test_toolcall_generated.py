@@ -10,16 +10,16 @@ import pytest
 
 from clawrl_gym.agents.tool_calls import decode
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.envs.toolcall.env import ToolCallEnv
-from clawrl_gym.envs.toolcall.families import FAMILIES
-from clawrl_gym.envs.toolcall.families.family import replies
-from clawrl_gym.envs.toolcall.generated import (
+from clawrl_gym.envs.showcase.toolcall.families import FAMILIES
+from clawrl_gym.envs.showcase.toolcall.families.family import replies
+from clawrl_gym.envs.showcase.toolcall.generated import (
     PREFIX,
     generated_tasks,
     make_task,
     split_of,
     task_ids,
 )
+from clawrl_gym.envs.toolcall.env import ToolCallEnv
 
 EACH = 20
 """Tasks looked at of each family."""

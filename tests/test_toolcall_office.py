@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.toolcall import office
-from clawrl_gym.envs.toolcall.office.toolset import TOOLS, OfficeTools
-from clawrl_gym.envs.toolcall.office.world import Room, new_id, read_office
+from clawrl_gym.envs.showcase.toolcall import office
+from clawrl_gym.envs.showcase.toolcall.office.toolset import TOOLS, OfficeTools
+from clawrl_gym.envs.showcase.toolcall.office.world import Room, new_id, read_office
 from clawrl_gym.envs.toolcall.schema import check_tool, name_of
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure

@@ -7,12 +7,12 @@ import pytest
 
 from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.envs.toolcall import shop
+from clawrl_gym.envs.showcase.toolcall import shop
+from clawrl_gym.envs.showcase.toolcall.shop.families import FAMILIES
+from clawrl_gym.envs.showcase.toolcall.shop.generated import shop_tasks
+from clawrl_gym.envs.showcase.toolcall.shop.toolset import ShopTools
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
-from clawrl_gym.envs.toolcall.shop.families import FAMILIES
-from clawrl_gym.envs.toolcall.shop.generated import shop_tasks
-from clawrl_gym.envs.toolcall.shop.toolset import ShopTools
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure

@@ -3,7 +3,7 @@
 import pytest
 
 from clawrl_gym.agents.tool_calls import Call
-from clawrl_gym.envs.toolcall.shop.goals import (
+from clawrl_gym.envs.showcase.toolcall.shop.goals import (
     AttemptGoal,
     IdentificationGoal,
     RefusalGoal,

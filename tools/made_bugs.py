@@ -1,6 +1,6 @@
 """Makes the table of small bugs that composed repositories have beside the corpus's own.
 
-    python -m tools.made_bugs          # about two minutes; writes envs/swe/composed/made_bugs.yaml
+    python -m tools.made_bugs          # about two minutes; writes envs/showcase/swe/composed/made_bugs.yaml
 
 Every wrong change that `make-bugs` would try is tried in each repository in Python, under several
 draws of its names, alone and with every set of the repository's own bugs. What is kept makes the
@@ -24,10 +24,10 @@ import yaml
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.showcase.swe.composed.ground import Ground, clash, draw_ground, repositories
+from clawrl_gym.envs.showcase.swe.composed.made_bugs import TABLE, MadeBug
+from clawrl_gym.envs.showcase.swe.corpus.repository import repository_family
 from clawrl_gym.envs.swe.bugs.mutations import NOTHING_RETURNED, Mutation, mutations_of
-from clawrl_gym.envs.swe.composed.ground import Ground, clash, draw_ground, repositories
-from clawrl_gym.envs.swe.composed.made_bugs import TABLE, MadeBug
-from clawrl_gym.envs.swe.corpus.repository import repository_family
 from tests.repository_runs import failing_in_python
 
 MOST = 12

@@ -28,8 +28,8 @@ class ConversationEnvConfig(RegisteredEnvConfig):
     wish about form, for pretrained models; `composed`: several things asked for in one
     conversation, with a number of replies of its own."""
     persona: str = "student"
-    """Who talks: student, teacher, or one of the others (see envs/conversation/personas.py); with
-    tasks=plain: capitals, brief, cheerful or asking (envs/conversation/plain.py)."""
+    """Who talks: student, teacher, or one of the others (see envs/showcase/conversation/personas.py); with
+    tasks=plain: capitals, brief, cheerful or asking (envs/showcase/conversation/plain.py)."""
     wording: Split = "heldout"
     """In which words users talk: `train` are sentences that the shipped policies were supervised
     on; `heldout` are others for the same wishes, which they have never been shown. Problems are
@@ -42,7 +42,7 @@ class ConversationEnvConfig(RegisteredEnvConfig):
     """Format of the hint; {words} stands for its text."""
     families: list[str] | None = None
     """Only these kinds of tasks (ask, homework, read, save; of composed ones see
-    envs/conversation/composed/families.py); None takes all."""
+    envs/showcase/conversation/composed/families.py); None takes all."""
     user: Literal["scripted", "model"] = "scripted"
     """`model`: the persona's sentences come from an OpenAI-compatible model."""
     user_base_url: str | None = None

@@ -11,18 +11,18 @@ from typing import Any
 from clawrl_gym.agents.tool_calls import decode
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.conversation.composed.generated import ComposedTask, composed_tasks
-from clawrl_gym.envs.conversation.composed.partner import ComposedPartner
 from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
-from clawrl_gym.envs.conversation.generated import ConversationTask, generated_tasks
 from clawrl_gym.envs.conversation.live import LivePartner
 from clawrl_gym.envs.conversation.model_user import ModelSpeaker
 from clawrl_gym.envs.conversation.partner import Partner
-from clawrl_gym.envs.conversation.plain import PlainTask, plain_tasks
 from clawrl_gym.envs.conversation.scripted import ScriptedPartner
-from clawrl_gym.envs.conversation.simulated import PlainPartner, SimulatedPartner
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
+from clawrl_gym.envs.showcase.conversation.composed.generated import ComposedTask, composed_tasks
+from clawrl_gym.envs.showcase.conversation.composed.partner import ComposedPartner
+from clawrl_gym.envs.showcase.conversation.generated import ConversationTask, generated_tasks
+from clawrl_gym.envs.showcase.conversation.plain import PlainTask, plain_tasks
+from clawrl_gym.envs.showcase.conversation.simulated import PlainPartner, SimulatedPartner
 from clawrl_gym.envs.task_env import Info, UnicodeEnv
 from clawrl_gym.envs.task_source import TaskSource
 

@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.conversation.endpoint import Endpoint
-from clawrl_gym.envs.conversation.generated import ConversationTask
 from clawrl_gym.envs.conversation.user import Act
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.showcase.conversation.generated import ConversationTask
 
 MAX_WORDS_CHARS = 600
 _MAX_TOKENS = 512

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from clawrl_gym.envs.conversation.personas import LIKED
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.showcase.conversation.personas import LIKED
 
 Act = Literal["dislike", "wrong", "thanks", "save", "missing", "leave"]
 

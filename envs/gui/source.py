@@ -41,14 +41,14 @@ def _shipped(tasks: str, families: tuple[str, ...] | None) -> TaskSource[GuiTask
 
         return open_miniwob(families)
     if tasks == COMPOSED:
-        from clawrl_gym.envs.gui.composed.generated import composed_tasks
+        from clawrl_gym.envs.showcase.gui.composed.generated import composed_tasks
 
         return composed_tasks(families)
     if tasks == PLAIN:
-        from clawrl_gym.envs.gui.composed.generated import plain_tasks
+        from clawrl_gym.envs.showcase.gui.composed.generated import plain_tasks
 
         return plain_tasks(families)
-    from clawrl_gym.envs.gui.generated import generated_tasks
+    from clawrl_gym.envs.showcase.gui.generated import generated_tasks
 
     return generated_tasks(families)
 

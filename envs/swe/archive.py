@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.swe.corpus.runners import runner_of
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.interpreter import interpreter_at
 from clawrl_gym.envs.swe.protected_files import files_named_by
+from clawrl_gym.envs.swe.runners import runner_of
 
 MAX_BYTES = 64 << 20
 """Most bytes of a repository's files together."""

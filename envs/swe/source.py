@@ -79,8 +79,8 @@ def _usable_rows(where: str, config: SweEnvConfig) -> Rows:
 
 def runners_of_families(config: SweEnvConfig) -> Mapping[str, tuple[str, ...]]:
     """The shipped families that the options ask for, each with what runs its tests."""
-    from clawrl_gym.envs.swe.composed.generated import composed_instances, runners_of
-    from clawrl_gym.envs.swe.corpus.repository import repository_family
+    from clawrl_gym.envs.showcase.swe.composed.generated import composed_instances, runners_of
+    from clawrl_gym.envs.showcase.swe.corpus.repository import repository_family
 
     if config.instances == COMPOSED:
         return runners_of(composed_instances(config.families).families)
@@ -89,8 +89,8 @@ def runners_of_families(config: SweEnvConfig) -> Mapping[str, tuple[str, ...]]:
 
 def corpus_families(config: SweEnvConfig) -> Sequence[str]:
     """The corpus's families that the options ask for; none without the corpus."""
-    from clawrl_gym.envs.swe.corpus.corpus import easy_families
-    from clawrl_gym.envs.swe.corpus.repository import families
+    from clawrl_gym.envs.showcase.swe.corpus.corpus import easy_families
+    from clawrl_gym.envs.showcase.swe.corpus.repository import families
 
     places = (config.instances or CORPUS, config.heldout)
     if EASY not in places and CORPUS not in places:
@@ -174,7 +174,7 @@ class _SourcePerSplit:
 def _composed(
     train: str, heldout: str | None, families: Sequence[str] | None
 ) -> TaskSource[Instance]:
-    from clawrl_gym.envs.swe.composed.generated import composed_instances
+    from clawrl_gym.envs.showcase.swe.composed.generated import composed_instances
 
     if train != COMPOSED or heldout not in (None, COMPOSED):
         raise ConfigError(
@@ -187,7 +187,7 @@ def _composed(
 def _with_corpus(
     train: str, heldout: str | None, families: Sequence[str] | None, config: SweEnvConfig
 ) -> TaskSource[Instance]:
-    from clawrl_gym.envs.swe.corpus import corpus_instances
+    from clawrl_gym.envs.showcase.swe.corpus import corpus_instances
 
     corpus = corpus_instances(families)
     rows_place = heldout if train == CORPUS else train

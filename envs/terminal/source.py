@@ -7,11 +7,11 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from clawrl_gym.envs.showcase.terminal.composed.generated import composed_tasks, plain_tasks
+from clawrl_gym.envs.showcase.terminal.generated import generated_tasks
 from clawrl_gym.envs.task_source import TaskSource
-from clawrl_gym.envs.terminal.composed.generated import composed_tasks, plain_tasks
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
-from clawrl_gym.envs.terminal.generated import generated_tasks
 from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Task
 

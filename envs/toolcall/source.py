@@ -16,19 +16,19 @@ def open_source(context: ToolContext) -> TaskSource[ToolTask]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for wrong files."""
     tasks, families = context.config.tasks, context.config.families
     if tasks == GENERATED:
-        from clawrl_gym.envs.toolcall.generated import generated_tasks
+        from clawrl_gym.envs.showcase.toolcall.generated import generated_tasks
 
         return generated_tasks(families)
     if tasks == SHOP:
-        from clawrl_gym.envs.toolcall.shop.generated import shop_tasks
+        from clawrl_gym.envs.showcase.toolcall.shop.generated import shop_tasks
 
         return shop_tasks(families)
     if tasks == COMPOSED:
-        from clawrl_gym.envs.toolcall.composed.generated import composed_tasks
+        from clawrl_gym.envs.showcase.toolcall.composed.generated import composed_tasks
 
         return composed_tasks(families)
     if tasks == PLAIN:
-        from clawrl_gym.envs.toolcall.composed.generated import plain_tasks
+        from clawrl_gym.envs.showcase.toolcall.composed.generated import plain_tasks
 
         return plain_tasks(families)
     if families is not None:

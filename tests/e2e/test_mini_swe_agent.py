@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
-from clawrl_gym.envs.swe.corpus import make_instance
+from clawrl_gym.envs.showcase.swe.corpus import make_instance
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress

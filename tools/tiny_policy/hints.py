@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 from clawrl_gym.config import HintConfig
 from clawrl_gym.core.types import Message, Split
-from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
-from clawrl_gym.envs.conversation.styles import CASUAL, FORMAL, FRIENDLY, STORY, TERSE
 from clawrl_gym.envs.report import report_of
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS, Persona
+from clawrl_gym.envs.showcase.conversation.styles import CASUAL, FORMAL, FRIENDLY, STORY, TERSE
 from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.judge.enhance import with_hint
 from clawrl_gym.judge.rule_hints import hint_of_error, hint_of_report, hint_of_words

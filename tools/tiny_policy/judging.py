@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Split
-from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.conversation.user import Act
 from clawrl_gym.envs.report import report_of
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.terminal.agent import reply_text
 from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.judge.interface import Case

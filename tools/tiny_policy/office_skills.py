@@ -13,14 +13,19 @@ from clawrl_gym.agents.tool_calls import Call, Reply, message_of
 from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.phrasing import with_budget
+from clawrl_gym.envs.showcase.toolcall.composed.families import PLAIN_FAMILIES, Composed
+from clawrl_gym.envs.showcase.toolcall.composed.generated import (
+    PREFIX,
+    compose,
+    plain_tasks,
+    task_of,
+)
+from clawrl_gym.envs.showcase.toolcall.composed.plan import Part, played
+from clawrl_gym.envs.showcase.toolcall.composed.wording import clauses, surrounded
+from clawrl_gym.envs.showcase.toolcall.families.family import CallSpec
+from clawrl_gym.envs.showcase.toolcall.office.toolset import OfficeTools
 from clawrl_gym.envs.task_ids import parse_id
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
-from clawrl_gym.envs.toolcall.composed.families import PLAIN_FAMILIES, Composed
-from clawrl_gym.envs.toolcall.composed.generated import PREFIX, compose, plain_tasks, task_of
-from clawrl_gym.envs.toolcall.composed.plan import Part, played
-from clawrl_gym.envs.toolcall.composed.wording import clauses, surrounded
-from clawrl_gym.envs.toolcall.families.family import CallSpec
-from clawrl_gym.envs.toolcall.office.toolset import OfficeTools
 from clawrl_gym.envs.toolcall.schema import name_of
 from clawrl_gym.envs.toolcall.toolbox import Toolbox
 from tools.tiny_policy.conversations import Conversation

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from clawrl_gym.core.types import Message
-from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
 from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.observation import Element, Line, View
 from clawrl_gym.envs.gui.text import line_text, render
 from clawrl_gym.envs.gui.text_calls import format_action
+from clawrl_gym.envs.showcase.conversation.problems import NAMES
 from tools.tiny_policy.conversations import Conversation
 
 MAX_TOKENS = 3000

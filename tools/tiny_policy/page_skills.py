@@ -10,16 +10,16 @@ from functools import lru_cache
 from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.gui.agent import GuiAgent
-from clawrl_gym.envs.gui.composed.families import PLAIN_FAMILIES, Composed
-from clawrl_gym.envs.gui.composed.generated import PREFIX, compose, plain_tasks, task_of
-from clawrl_gym.envs.gui.composed.library import SKILLS
-from clawrl_gym.envs.gui.composed.plan import Part, played
-from clawrl_gym.envs.gui.composed.wording import clauses, surrounded
 from clawrl_gym.envs.gui.config import GuiEnvConfig
-from clawrl_gym.envs.gui.families.family import done
 from clawrl_gym.envs.gui.task import Step, resolve
 from clawrl_gym.envs.gui.text import render
 from clawrl_gym.envs.phrasing import with_budget
+from clawrl_gym.envs.showcase.gui.composed.families import PLAIN_FAMILIES, Composed
+from clawrl_gym.envs.showcase.gui.composed.generated import PREFIX, compose, plain_tasks, task_of
+from clawrl_gym.envs.showcase.gui.composed.library import SKILLS
+from clawrl_gym.envs.showcase.gui.composed.plan import Part, played
+from clawrl_gym.envs.showcase.gui.composed.wording import clauses, surrounded
+from clawrl_gym.envs.showcase.gui.families.family import done
 from clawrl_gym.envs.task_ids import parse_id
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.page_tasks import written_turn

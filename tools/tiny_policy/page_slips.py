@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from clawrl_gym.envs.gui.families.family import Turns
 from clawrl_gym.envs.gui.task import GuiTask
+from clawrl_gym.envs.showcase.gui.families.family import Turns
 from tools.tiny_policy.careless import BAD_HABIT
 
 Slip = Callable[[Turns], Turns]

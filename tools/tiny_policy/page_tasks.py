@@ -10,12 +10,12 @@ from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.gui.agent import GuiAgent
 from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.families import FAMILIES
-from clawrl_gym.envs.gui.families.family import Turns
-from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.observation import Line
 from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
 from clawrl_gym.envs.gui.text_calls import format_action
+from clawrl_gym.envs.showcase.gui.families import FAMILIES
+from clawrl_gym.envs.showcase.gui.families.family import Turns
+from clawrl_gym.envs.showcase.gui.generated import make_task, task_ids
 from tools.tiny_policy import page_slips
 from tools.tiny_policy.conversations import Conversation, drawn
 from tools.tiny_policy.page_quotes import place_of, source_of

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawrl_gym.envs.conversation.personas import PERSONAS
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
 from tools.tiny_policy.conversations import Source, texts_of
 from tools.tiny_policy.episodes import hold_conversations
 from tools.tiny_policy.evaluation import exact_match

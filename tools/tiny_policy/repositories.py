@@ -11,13 +11,13 @@ from types import MappingProxyType
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Message, Split
-from clawrl_gym.envs.swe.agent import SweAgent, reply_text
-from clawrl_gym.envs.swe.corpus.corpus import (
+from clawrl_gym.envs.showcase.swe.corpus.corpus import (
     commands_of,
     corpus_instances,
     easy_families,
     make_instance,
 )
+from clawrl_gym.envs.swe.agent import SweAgent, reply_text
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.observation import observation_text
 from tools.tiny_policy.careless import BAD_HABIT, LAPSE, Slip, sub

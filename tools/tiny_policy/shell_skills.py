@@ -12,13 +12,13 @@ from types import MappingProxyType
 from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.draw import WORDS, Draw
 from clawrl_gym.envs.sandbox.interface import ExecResult
+from clawrl_gym.envs.showcase.terminal.composed.families import PLAIN_FAMILIES
+from clawrl_gym.envs.showcase.terminal.composed.generated import compose, make_task, plain_tasks
+from clawrl_gym.envs.showcase.terminal.composed.plan import Part, Plan, played
+from clawrl_gym.envs.showcase.terminal.composed.wording import SIDE_EFFECTS, clauses, framed
+from clawrl_gym.envs.showcase.terminal.composed.world import World
 from clawrl_gym.envs.task_ids import parse_id
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
-from clawrl_gym.envs.terminal.composed.families import PLAIN_FAMILIES
-from clawrl_gym.envs.terminal.composed.generated import compose, make_task, plain_tasks
-from clawrl_gym.envs.terminal.composed.plan import Part, Plan, played
-from clawrl_gym.envs.terminal.composed.wording import SIDE_EFFECTS, clauses, framed
-from clawrl_gym.envs.terminal.composed.world import World
 from clawrl_gym.envs.terminal.env import observation_of
 from clawrl_gym.envs.terminal.task import BUDGET, SUBMIT
 from tools.tiny_policy.conversations import Conversation

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.core.types import Message
-from clawrl_gym.envs.conversation.problems import LARGEST, SMALLEST
 from clawrl_gym.envs.conversation.tools import READ, WRITE
 from clawrl_gym.envs.draw import EXTENSIONS, STEMS, WORDS
+from clawrl_gym.envs.showcase.conversation.problems import LARGEST, SMALLEST
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.surroundings import draw_surroundings
 from tools.tiny_policy.talk import CONFIRMATION, SORRY, WELCOME, tool_call

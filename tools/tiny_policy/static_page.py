@@ -1,6 +1,6 @@
 """A page on paper: the lines that a browser would show of our applications' plain HTML.
 
-Reads the subset that `envs/gui/apps/templates` hold, without script and style; a test in a real
+Reads the subset that `envs/showcase/gui/apps/templates` hold, without script and style; a test in a real
 browser holds it to the same lines.
 """
 

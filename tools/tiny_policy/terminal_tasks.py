@@ -10,9 +10,9 @@ from types import MappingProxyType
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.sandbox.interface import ExecResult
+from clawrl_gym.envs.showcase.terminal.generated import make_task, task_ids
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
 from clawrl_gym.envs.terminal.env import observation_of
-from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.envs.terminal.task import Task
 from tools.tiny_policy.careless import demonstrated
 from tools.tiny_policy.conversations import Conversation, drawn

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from clawrl_gym.agents.tool_calls import Reply
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.toolcall.families.family import replies
+from clawrl_gym.envs.showcase.toolcall.families.family import replies
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolsets.calculator import calculate
 from tools.tiny_policy.careless import BAD_HABIT, LAPSE

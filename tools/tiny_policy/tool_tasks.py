@@ -11,9 +11,9 @@ from types import MappingProxyType
 from clawrl_gym.agents.tool_calls import Reply, encode_results, message_of
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Json, Split, Tool
-from clawrl_gym.envs.toolcall import shop
+from clawrl_gym.envs.showcase.toolcall import shop
+from clawrl_gym.envs.showcase.toolcall.generated import make_task, task_ids
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
-from clawrl_gym.envs.toolcall.generated import make_task, task_ids
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolbox import Toolbox
 from clawrl_gym.envs.toolcall.toolset import ToolContext, Toolset

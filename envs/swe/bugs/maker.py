@@ -24,7 +24,7 @@ from clawrl_gym.envs.swe.bugs.head import Head
 from clawrl_gym.envs.swe.bugs.issue import issue_text
 from clawrl_gym.envs.swe.bugs.mutations import Mutation
 from clawrl_gym.envs.swe.bugs.suite import LOG_PARSER, Baseline, Suite, TestsHang, script_of
-from clawrl_gym.envs.swe.corpus.diff import git_diff
+from clawrl_gym.envs.swe.diff import git_diff
 from clawrl_gym.envs.swe.evaluation import PatchFails
 from clawrl_gym.envs.swe.patch_reader import parse_patch
 

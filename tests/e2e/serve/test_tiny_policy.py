@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.types import Message
-from clawrl_gym.envs.conversation.generated import make_task
-from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.envs.conversation.problems import answers_in
+from clawrl_gym.envs.showcase.conversation.generated import make_task
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
+from clawrl_gym.envs.showcase.conversation.problems import answers_in
 from tests.e2e.serving import Serving
 
 pytestmark = [pytest.mark.vllm, pytest.mark.ray, pytest.mark.slow]

@@ -1,0 +1,1 @@
+"""Tasks generated for the small shipped policies. No kind imports it: see `shipped_tasks`."""

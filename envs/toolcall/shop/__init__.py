@@ -1,8 +1,0 @@
-"""A small shop: users, orders and products as JSON, tools that change them, and customers.
-
-`make` is the factory of its toolset, `toolset.py`.
-"""
-
-from clawrl_gym.envs.toolcall.shop.toolset import make
-
-__all__ = ["make"]
