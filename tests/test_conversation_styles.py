@@ -3,8 +3,9 @@ is computed, for each style and each wish."""
 
 import pytest
 
+from clawrl_gym.envs.conversation.user import LIKED
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.showcase.conversation.personas import LIKED, PERSONAS
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
 from clawrl_gym.envs.showcase.conversation.problems import Problem, draw_problem, is_correct
 from clawrl_gym.envs.showcase.conversation.styles import (
     CASUAL,

@@ -15,9 +15,10 @@ import pytest
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
+from clawrl_gym.envs.conversation.user import LIKED
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.showcase.conversation.generated import ConversationTask, make_task
-from clawrl_gym.envs.showcase.conversation.personas import LIKED, PERSONAS
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
 from clawrl_gym.envs.showcase.conversation.problems import ITEMS, NAMES, split_of
 from clawrl_gym.envs.showcase.conversation.styles import STYLES
 from clawrl_gym.inference.models.shipped import shipped_dir

@@ -12,17 +12,11 @@ from clawrl_gym.agents.tool_calls import decode
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.conversation.config import ConversationEnvConfig
-from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
+from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.conversation.live import LivePartner
-from clawrl_gym.envs.conversation.model_user import ModelSpeaker
 from clawrl_gym.envs.conversation.partner import Partner
 from clawrl_gym.envs.conversation.scripted import ScriptedPartner
-from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
-from clawrl_gym.envs.showcase.conversation.composed.generated import ComposedTask, composed_tasks
-from clawrl_gym.envs.showcase.conversation.composed.partner import ComposedPartner
-from clawrl_gym.envs.showcase.conversation.generated import ConversationTask, generated_tasks
-from clawrl_gym.envs.showcase.conversation.plain import PlainTask, plain_tasks
-from clawrl_gym.envs.showcase.conversation.simulated import PlainPartner, SimulatedPartner
+from clawrl_gym.envs.shipped_tasks import shipped
 from clawrl_gym.envs.task_env import Info, UnicodeEnv
 from clawrl_gym.envs.task_source import TaskSource
 
@@ -113,18 +107,14 @@ class ConversationEnv(UnicodeEnv):
     @staticmethod
     def source_of(
         config: ConversationEnvConfig,
-    ) -> TaskSource[ConversationTask] | TaskSource[PlainTask] | TaskSource[ComposedTask]:
+    ) -> TaskSource[Any]:
         """Where a configuration's tasks come from. Raises ConfigError or TaskError for none."""
         if config.source == "live":
             raise ConfigError(
                 "got env.source=live, expected simulated: live sessions are no tasks to draw; "
                 "python -m clawrl_gym.serve learns from them"
             )
-        if config.tasks == "composed":
-            return composed_tasks(config.families)
-        if config.tasks == "plain":
-            return plain_tasks(config.persona, config.families)
-        return generated_tasks(config.persona, config.families, config.wording)
+        return _simulated_partner(config).source
 
     def task_ids(self, split: Split) -> Sequence[str]:
         """The ids that `options={"task": id}` takes."""
@@ -146,24 +136,9 @@ def _partner(config: ConversationEnvConfig) -> Partner:
             raise ConfigError("got env.source=live and no env.gateway_url, expected a URL")
         gateway = Endpoint(config.gateway_url, config.gateway_key)
         return LivePartner(gateway, config.live_timeout_s, config.max_turns)
-    if config.tasks == "composed":
-        if config.user != "scripted":
-            raise ConfigError(
-                f"got env.user={config.user} and env.tasks=composed, expected scripted: what is "
-                "said in a composed conversation has to be exact"
-            )
-        return ComposedPartner(config.families)
-    if config.tasks == "plain":
-        if config.user != "scripted":
-            raise ConfigError(
-                f"got env.user={config.user} and env.tasks=plain, expected scripted: the words of "
-                "plain users are a list"
-            )
-        return PlainPartner(config)
-    endpoint = user_endpoint(config.user, config.user_base_url, config.user_key)
-    speaker: Speaker[ConversationTask] = (
-        ScriptedSpeaker()
-        if endpoint is None
-        else ModelSpeaker(endpoint, config.user_model, config.user_timeout_s)
-    )
-    return SimulatedPartner(config, speaker)
+    return _simulated_partner(config)
+
+
+def _simulated_partner(config: ConversationEnvConfig) -> ScriptedPartner[Any, Any]:
+    partner: ScriptedPartner[Any, Any] = shipped("conversation.partners:partner_of")(config)
+    return partner

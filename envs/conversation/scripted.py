@@ -68,6 +68,11 @@ class ScriptedPartner(ABC, Generic[TaskT, UserT]):
     def _seen(self, task: TaskT, user: UserT) -> Info:
         """Additions to the Info that all conversations have."""
 
+    @property
+    def source(self) -> TaskSource[TaskT]:
+        """The tasks to talk about."""
+        return self._source
+
     def ids(self, split: Split) -> Sequence[str]:
         """The tasks of a split."""
         return self._source.ids(split)

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.showcase.conversation.personas import LIKED
 
 Act = Literal["dislike", "wrong", "thanks", "save", "missing", "leave"]
 
+LIKED = 0.7
+"""A style score from which on a person accepts."""
 PATIENCE = 2
 """Complaints that a user makes; where the next would be due, it leaves."""
 

@@ -7,9 +7,15 @@ from pathlib import Path
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.task import GuiTask
+from clawrl_gym.envs.shipped_tasks import shipped
 from clawrl_gym.envs.task_source import TaskSource
 
 GENERATED, MINIWOB, COMPOSED, PLAIN = "generated", "miniwob", "composed", "plain"
+_SHIPPED = {
+    GENERATED: "gui.generated:generated_tasks",
+    COMPOSED: "gui.composed.generated:composed_tasks",
+    PLAIN: "gui.composed.generated:plain_tasks",
+}
 
 
 def open_source(config: GuiEnvConfig) -> TaskSource[GuiTask]:
@@ -19,7 +25,7 @@ def open_source(config: GuiEnvConfig) -> TaskSource[GuiTask]:
     if tasks in (GENERATED, MINIWOB, COMPOSED, PLAIN):
         if config.heldout is not None:
             raise ConfigError(f"env.heldout works with files of tasks, got env.tasks={tasks!r} too")
-        return _checked(_shipped(tasks, family_names))
+        return _checked(_named(tasks, family_names))
     if families is not None:
         raise ConfigError(
             f"env.families chooses generated tasks and pages of MiniWoB++ only, got "
@@ -35,22 +41,13 @@ def open_source(config: GuiEnvConfig) -> TaskSource[GuiTask]:
     )
 
 
-def _shipped(tasks: str, families: tuple[str, ...] | None) -> TaskSource[GuiTask]:
+def _named(tasks: str, families: tuple[str, ...] | None) -> TaskSource[GuiTask]:
     if tasks == MINIWOB:
         from clawrl_gym.envs.gui.miniwob.pages import open_miniwob
 
         return open_miniwob(families)
-    if tasks == COMPOSED:
-        from clawrl_gym.envs.showcase.gui.composed.generated import composed_tasks
-
-        return composed_tasks(families)
-    if tasks == PLAIN:
-        from clawrl_gym.envs.showcase.gui.composed.generated import plain_tasks
-
-        return plain_tasks(families)
-    from clawrl_gym.envs.showcase.gui.generated import generated_tasks
-
-    return generated_tasks(families)
+    source: TaskSource[GuiTask] = shipped(_SHIPPED[tasks])(families)
+    return source
 
 
 def _checked(source: TaskSource[GuiTask]) -> TaskSource[GuiTask]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.selection import LeftOut, Selection, select, selection_of
+from clawrl_gym.envs.shipped_tasks import shipped
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.loader import Rows, is_packed, read_rows
@@ -40,7 +41,7 @@ def open_source(config: SweEnvConfig) -> TaskSource[Instance]:
     train, heldout = config.instances or CORPUS, config.heldout
     families: Sequence[str] | None = config.families
     if train == EASY:
-        train, families = CORPUS, corpus_families(config)
+        train, families = CORPUS, shipped("swe.choice:corpus_families")(config)
     if COMPOSED in (train, heldout):
         return _composed(train, heldout, families)
     if families is not None and CORPUS not in (train, heldout):
@@ -79,23 +80,8 @@ def _usable_rows(where: str, config: SweEnvConfig) -> Rows:
 
 def runners_of_families(config: SweEnvConfig) -> Mapping[str, tuple[str, ...]]:
     """The shipped families that the options ask for, each with what runs its tests."""
-    from clawrl_gym.envs.showcase.swe.composed.generated import composed_instances, runners_of
-    from clawrl_gym.envs.showcase.swe.corpus.repository import repository_family
-
-    if config.instances == COMPOSED:
-        return runners_of(composed_instances(config.families).families)
-    return {name: (repository_family(name).runner,) for name in corpus_families(config)}
-
-
-def corpus_families(config: SweEnvConfig) -> Sequence[str]:
-    """The corpus's families that the options ask for; none without the corpus."""
-    from clawrl_gym.envs.showcase.swe.corpus.corpus import easy_families
-    from clawrl_gym.envs.showcase.swe.corpus.repository import families
-
-    places = (config.instances or CORPUS, config.heldout)
-    if EASY not in places and CORPUS not in places:
-        return ()
-    return config.families or (easy_families() if EASY in places else families())
+    runners: Mapping[str, tuple[str, ...]] = shipped("swe.choice:runners_of_families")(config)
+    return runners
 
 
 def lives_in_images(config: SweEnvConfig) -> bool:
@@ -174,22 +160,19 @@ class _SourcePerSplit:
 def _composed(
     train: str, heldout: str | None, families: Sequence[str] | None
 ) -> TaskSource[Instance]:
-    from clawrl_gym.envs.showcase.swe.composed.generated import composed_instances
-
     if train != COMPOSED or heldout not in (None, COMPOSED):
         raise ConfigError(
             f"got env.instances={train!r} with env.heldout={heldout!r}, expected {COMPOSED!r} "
             "alone: it brings held-out tasks of its own"
         )
-    return composed_instances(families)
+    source: TaskSource[Instance] = shipped("swe.composed.generated:composed_instances")(families)
+    return source
 
 
 def _with_corpus(
     train: str, heldout: str | None, families: Sequence[str] | None, config: SweEnvConfig
 ) -> TaskSource[Instance]:
-    from clawrl_gym.envs.showcase.swe.corpus import corpus_instances
-
-    corpus = corpus_instances(families)
+    corpus: TaskSource[Instance] = shipped("swe.corpus:corpus_instances")(families)
     rows_place = heldout if train == CORPUS else train
     if rows_place in (None, CORPUS):
         return corpus

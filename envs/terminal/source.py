@@ -7,8 +7,7 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
-from clawrl_gym.envs.showcase.terminal.composed.generated import composed_tasks, plain_tasks
-from clawrl_gym.envs.showcase.terminal.generated import generated_tasks
+from clawrl_gym.envs.shipped_tasks import shipped
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
@@ -16,22 +15,27 @@ from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Task
 
 GENERATED, COMPOSED, PLAIN = "generated", "composed", "plain"
+_SHIPPED = {
+    GENERATED: "terminal.generated:generated_tasks",
+    COMPOSED: "terminal.composed.generated:composed_tasks",
+    PLAIN: "terminal.composed.generated:plain_tasks",
+}
 
 
 def open_source(config: TerminalEnvConfig) -> TaskSource[Task]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for a wrong folder."""
     tasks, families = config.tasks, config.families
     if tasks == GENERATED:
-        return generated_tasks(families, config.spare_replies)
+        generated: TaskSource[Task] = shipped(_SHIPPED[tasks])(families, config.spare_replies)
+        return generated
     if config.spare_replies is not None:
         raise ConfigError(
             f"env.spare_replies needs env.tasks={GENERATED!r}, got env.tasks={tasks!r}: its "
             "tasks say their budget already"
         )
-    if tasks == COMPOSED:
-        return composed_tasks(families)
-    if tasks == PLAIN:
-        return plain_tasks(families)
+    if tasks in _SHIPPED:
+        source: TaskSource[Task] = shipped(_SHIPPED[tasks])(families)
+        return source
     if families is not None:
         raise ConfigError(f"env.families chooses generated tasks only, got env.tasks={tasks!r} too")
     folder = Path(tasks).expanduser()

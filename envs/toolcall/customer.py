@@ -16,7 +16,7 @@ from clawrl_gym.agents.tool_calls import Call, Reply, calls_of, message_of
 from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.core.types import Json, Message, Tool
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
-from clawrl_gym.envs.conversation.model_user import words_of
+from clawrl_gym.envs.conversation.model_words import words_of
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.task import Customer
 from clawrl_gym.envs.toolcall.toolbox import UserTools

@@ -5,32 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.envs.shipped_tasks import shipped
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext
 
 GENERATED, SHOP, COMPOSED, PLAIN = "generated", "shop", "composed", "plain"
+_SHIPPED = {
+    GENERATED: "toolcall.generated:generated_tasks",
+    SHOP: "toolcall.shop.generated:shop_tasks",
+    COMPOSED: "toolcall.composed.generated:composed_tasks",
+    PLAIN: "toolcall.composed.generated:plain_tasks",
+}
 
 
 def open_source(context: ToolContext) -> TaskSource[ToolTask]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for wrong files."""
     tasks, families = context.config.tasks, context.config.families
-    if tasks == GENERATED:
-        from clawrl_gym.envs.showcase.toolcall.generated import generated_tasks
-
-        return generated_tasks(families)
-    if tasks == SHOP:
-        from clawrl_gym.envs.showcase.toolcall.shop.generated import shop_tasks
-
-        return shop_tasks(families)
-    if tasks == COMPOSED:
-        from clawrl_gym.envs.showcase.toolcall.composed.generated import composed_tasks
-
-        return composed_tasks(families)
-    if tasks == PLAIN:
-        from clawrl_gym.envs.showcase.toolcall.composed.generated import plain_tasks
-
-        return plain_tasks(families)
+    if tasks in _SHIPPED:
+        source: TaskSource[ToolTask] = shipped(_SHIPPED[tasks])(families)
+        return source
     if families is not None:
         raise ConfigError(f"env.families chooses generated tasks only, got env.tasks={tasks!r} too")
     path = Path(tasks).expanduser()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.core.types import FunctionCall, Message, Split
 from clawrl_gym.envs.conversation.tools import Workspace
-from clawrl_gym.envs.conversation.user import ScriptedSpeaker, SimulatedUser
+from clawrl_gym.envs.conversation.user import LIKED, ScriptedSpeaker, SimulatedUser
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.showcase.conversation.generated import (
     FAMILIES,
@@ -23,7 +23,7 @@ from clawrl_gym.envs.showcase.conversation.generated import (
     make_task,
     task_ids,
 )
-from clawrl_gym.envs.showcase.conversation.personas import LIKED, PERSONAS
+from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
 from clawrl_gym.envs.showcase.conversation.problems import draw_problem, is_fair
 from clawrl_gym.envs.showcase.conversation.styles import FRIENDLY, GRADER, STYLES, Style
 from tools.tiny_policy.conversations import Conversation

@@ -23,9 +23,6 @@ from clawrl_gym.envs.showcase.conversation.styles import (
     Style,
 )
 
-LIKED = 0.7
-"""A style score from which on a person accepts."""
-
 
 @dataclass(frozen=True, slots=True)
 class Persona:

@@ -9,11 +9,10 @@ from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.scripted import ScriptedPartner
 from clawrl_gym.envs.conversation.tools import arguments_of
-from clawrl_gym.envs.conversation.user import ScriptedSpeaker, SimulatedUser, Speaker
+from clawrl_gym.envs.conversation.user import LIKED, ScriptedSpeaker, SimulatedUser, Speaker
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.showcase.conversation.generated import ConversationTask, generated_tasks
 from clawrl_gym.envs.showcase.conversation.hinting import hinted_opening, hinted_plain_opening
-from clawrl_gym.envs.showcase.conversation.personas import LIKED
 from clawrl_gym.envs.showcase.conversation.plain import PlainTask, plain_tasks
 from clawrl_gym.envs.task_env import Info
 

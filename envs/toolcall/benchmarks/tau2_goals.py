@@ -16,7 +16,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from clawrl_gym.core.errors import ClawError, EnvError
 from clawrl_gym.core.types import Json
 from clawrl_gym.envs.conversation.endpoint import Endpoint
-from clawrl_gym.envs.conversation.model_user import words_of
+from clawrl_gym.envs.conversation.model_words import words_of
 from clawrl_gym.envs.toolcall.task import Outcome, Utterance
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 
