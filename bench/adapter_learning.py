@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.main_job import run
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import wilson
 
 ENVIRONMENTS = {

@@ -23,8 +23,8 @@ from clawrl_gym.core.types import Sample
 from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.run_folder.folder import read_config_values
 from clawrl_gym.store import StoreReader
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models.packing import make_packs
+from clawrl_gym.trainers.updates.learner import Learner
 
 
 def batches(run: Path, count: int) -> list[list[Sample]]:

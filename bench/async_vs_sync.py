@@ -25,21 +25,21 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.config import LearnerConfig, RolloutConfig, TrainerConfig
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Episode, Group, Message, StepStats, StopReason, Turn
-from clawrl_gym.rollout.collector import Collector
-from clawrl_gym.rollout.dispatcher import Dispatcher
-from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
-from clawrl_gym.rollout.mixture import Mixture
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.collector import Collector
+from clawrl_gym.rollout.collection.dispatcher import Dispatcher
+from clawrl_gym.rollout.collection.mixture import Mixture
+from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.episodes.episode import EpisodeLimits, EpisodeSpec
 from clawrl_gym.store import SessionRow, Store
-from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.trainers.kept_versions import KeptVersions
+from clawrl_gym.trainers.algorithms.grpo import Grpo
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.simulated import SimulatedLearner
+from clawrl_gym.trainers.versions.kept_versions import KeptVersions
 
 
 class SimulatedEngine(EpisodeRunner):

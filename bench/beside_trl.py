@@ -109,7 +109,7 @@ def write_model(folder: str, hidden: int, layers: int) -> None:
 
 
 def ours(folder: str, episodes: list[Talk], tokens: int, steps: int) -> dict[str, float]:
-    from clawrl_gym.trainers.learner import Learner
+    from clawrl_gym.trainers.updates.learner import Learner
 
     bare = peak_gib()
     trainer = TrainerConfig(max_tokens_per_pack=tokens, sequence_ratio_min=0, token_ratio_min=0)

@@ -31,7 +31,7 @@ from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.inference.fleet import Fleet
 from clawrl_gym.inference.generation import Generation, Sampling
-from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
 from clawrl_gym.store import Store
 from tests.machines import Machine, machines, until
 

@@ -14,8 +14,8 @@ import random
 from collections.abc import Callable
 
 from clawrl_gym.config import GuardsConfig
-from clawrl_gym.trainers.complaints import Complaints
 from clawrl_gym.trainers.user_share import UserShare
+from clawrl_gym.trainers.versions.complaints import Complaints
 
 PEOPLE = ("", "anna", "ben", "eve")
 BEFORE, AFTER, OF_VERSION = 60, 200, 8

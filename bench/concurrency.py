@@ -22,10 +22,10 @@ from collections.abc import Iterator, Sequence
 from clawrl_gym.cluster import cluster
 from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.recipe.configure import load_config
-from clawrl_gym.rollout.concurrency import Concurrency
-from clawrl_gym.rollout.flow import Flow
-from clawrl_gym.rollout.pool import WorkerPool
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.concurrency import Concurrency
+from clawrl_gym.rollout.collection.flow import Flow
+from clawrl_gym.rollout.collection.pool import WorkerPool
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 from clawrl_gym.run.policy import ServedPolicy
 from tests.simulated_engine import Engine, SimulatedEngine, Work
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.main_job import run
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.plain_yaml import plain_values
 
 MARKS = (0.5, 0.6, 0.7, 0.8, 0.9)

@@ -18,9 +18,9 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.store import StoreReader
-from clawrl_gym.trainers.guard import Guard, Review
-from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Guard, Review
+from clawrl_gym.trainers.updates.learner import Learner
 
 
 class Here:

@@ -15,9 +15,9 @@ from collections import defaultdict
 
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.config.compose import compose
-from clawrl_gym.judge.chat_models import HttpChatModel
-from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.judge.model import ModelJudge
+from clawrl_gym.judge.models.chat_models import HttpChatModel
+from clawrl_gym.judge.models.endpoint import JudgeEndpoint
 from clawrl_gym.judge.verdicts import VerdictMaker
 from tests.answers import LANGUAGES, answers
 from tests.fakes_judge import a_turn, completion, judge_server, reply, user

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import yaml
 
-from clawrl_gym.judge.speech import Speech
-from clawrl_gym.judge.spelling import spelt
+from clawrl_gym.judge.signals.speech import Speech
+from clawrl_gym.judge.signals.spelling import spelt
 from tests.fakes_judge import RulesAlone, shipped_rules
 from tools.complaints.recipe import KINDS, Answer, answers, exchanges
 

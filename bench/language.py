@@ -20,10 +20,10 @@ from clawrl_gym.core.types import Turn
 from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, checkpoint_dir, list_checkpoints
 from clawrl_gym.store import StoreReader
-from clawrl_gym.trainers.guard import Review
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.references import References
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Review
+from clawrl_gym.trainers.updates.learner import Learner
+from clawrl_gym.trainers.updates.references import References
 
 
 def first_replies(reader: StoreReader) -> Iterator[Turn]:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.types import Sample
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.model import Layout
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models.model import Layout
+from clawrl_gym.trainers.models.packing import make_packs
+from clawrl_gym.trainers.updates.learner import Learner
 
 VOCAB = 1024
 

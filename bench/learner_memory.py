@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.core.jemalloc import jemalloc_variables
+from clawrl_gym.core.processes.jemalloc import jemalloc_variables
 from clawrl_gym.core.types import Sample
 from clawrl_gym.inference.models.shape import shape_of_folder
-from clawrl_gym.trainers.memory import learner_memory, offloaded_gib
+from clawrl_gym.trainers.models.memory import learner_memory, offloaded_gib
 
 FORMS: dict[str, dict[str, Any]] = {
     "all": {},
@@ -88,7 +88,7 @@ def peak_gib() -> float:
 
 def take_steps(folder: str, form: str, tokens: int, packs: int, steps: int) -> None:
     """Run steps in a process of their own; returns what they took as JSON."""
-    from clawrl_gym.trainers.learner import Learner
+    from clawrl_gym.trainers.updates.learner import Learner
 
     trainer = TrainerConfig(max_tokens_per_pack=tokens)
     config = LearnerConfig.model_validate({"threads": 2, **FORMS[form]})

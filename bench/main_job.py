@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.core.jsonl import each_json_line, read_json_lines
+from clawrl_gym.core.files.jsonl import each_json_line, read_json_lines
 
 COLUMNS = {
     "seed": "seed",

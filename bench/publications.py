@@ -36,7 +36,7 @@ from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.inference.servers import PolicyServers
 from clawrl_gym.inference.vllm.build import vllm_device
 from clawrl_gym.run.weight_checks import WeightChecks
-from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.updates.learner import Learner
 
 PROMPT = list(range(5, 69))
 BAD = ("old", "half the layers", "half as strong", "another's")

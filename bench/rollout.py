@@ -29,15 +29,15 @@ from bench.gateway import REPLY_TOKENS, SleepingPolicy
 from clawrl_gym.cluster import cluster
 from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.config import GatewayConfig, SamplingConfig
-from clawrl_gym.core.descendants import command_of, descendants
-from clawrl_gym.core.garbage import collected_by_the_clock
+from clawrl_gym.core.processes.descendants import command_of, descendants
+from clawrl_gym.core.processes.garbage import collected_by_the_clock
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.spaces import Unicode
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.inference.fleet import Fleet
 from clawrl_gym.inference.interface import Policies
-from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
 from clawrl_gym.store import Store
 
 TURNS = 2

@@ -42,23 +42,23 @@ from clawrl_gym.core.types import (
     VerdictDetail,
     VerdictKind,
 )
-from clawrl_gym.gateway.allowances import Allowances
-from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.admission.allowances import Allowances
+from clawrl_gym.gateway.wire.refusals import Refusal
 from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.judge.enhance import Enhancer
-from clawrl_gym.rollout.live_collector import LiveCollector
+from clawrl_gym.rollout.collection.live_collector import LiveCollector
 from clawrl_gym.store import SessionRow, Store
-from clawrl_gym.trainers.algorithm import build_algorithm
+from clawrl_gym.trainers.algorithms.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
-from clawrl_gym.trainers.canaries import PROMPTS, Canaries, Exchange
-from clawrl_gym.trainers.guard import Review, guard_of
-from clawrl_gym.trainers.kept_versions import KeptVersions
-from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
-from clawrl_gym.trainers.retention import Retention
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.canaries import PROMPTS, Canaries, Exchange
+from clawrl_gym.trainers.updates.guard import Review, guard_of
+from clawrl_gym.trainers.updates.learner import Learner
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
+from clawrl_gym.trainers.versions.kept_versions import KeptVersions
+from clawrl_gym.trainers.versions.retention import Retention
 
 OTHERS = ("", "anna", "ben")
 EVE = "eve"

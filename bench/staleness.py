@@ -18,10 +18,10 @@ from clawrl_gym.core.types import Sample
 from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.store import StoreReader
-from clawrl_gym.trainers.loss import LossSettings, outside
-from clawrl_gym.trainers.loss_function import build_loss
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.losses.loss import LossSettings, outside
+from clawrl_gym.trainers.losses.loss_function import build_loss
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
 
 AGES = (1, 2, 4, 8, 16, 32, 64)
 

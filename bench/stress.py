@@ -38,9 +38,9 @@ import aiohttp
 from bench.gateway import SleepingPolicy
 from bench.users import Served
 from clawrl_gym.config import GatewayConfig, PolicyConfig, SamplingConfig
-from clawrl_gym.core.garbage import collected_by_the_clock
+from clawrl_gym.core.processes.garbage import collected_by_the_clock
 from clawrl_gym.dialogue.prompts import HistoryRule
-from clawrl_gym.gateway.bodies import BodyLimit
+from clawrl_gym.gateway.bodies.bodies import BodyLimit
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.inference.fleet import Fleet
 from clawrl_gym.store import Store

@@ -61,8 +61,8 @@ def make_adapter(model: Path, folder: Path, form: AdapterConfig) -> Path:
     """Make an adapter that changes what is said, as a trained one does."""
     import torch
 
-    from clawrl_gym.trainers.adapter import trained
-    from clawrl_gym.trainers.learner import Learner
+    from clawrl_gym.trainers.models.adapter import trained
+    from clawrl_gym.trainers.updates.learner import Learner
 
     learner = Learner(TrainerConfig(), LearnerConfig(adapter=form), str(model), 0, "cpu")
     with torch.no_grad():

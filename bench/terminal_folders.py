@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
-from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
+from clawrl_gym.envs.terminal.folders.folder_tasks import FolderTasks
+from clawrl_gym.envs.terminal.folders.machine_request import SandboxFeatures
 
 _SANDBOXES = {
     "bubblewrap": SandboxFeatures(),

@@ -83,7 +83,7 @@ def batch() -> list[Sample]:
 
 def learn(model: str, threads: int, form: str, pipe: Connection) -> None:
     """Update until told to stop; sends the tokens learned and the seconds that took."""
-    from clawrl_gym.trainers.learner import Learner
+    from clawrl_gym.trainers.updates.learner import Learner
 
     adapter = AdapterConfig() if form == "lora" else None
     config = LearnerConfig(threads=threads, lr=1e-6, adapter=adapter)

@@ -27,7 +27,7 @@ nothing else; no torch, no ray, no vllm, no file, no network.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from clawrl_gym.core.interrupt import catch_from_the_start
+from clawrl_gym.core.processes.interrupt import catch_from_the_start
 
 catch_from_the_start()
 
@@ -75,9 +75,9 @@ if TYPE_CHECKING:
     from clawrl_gym.judge.interface import Case as Case
     from clawrl_gym.judge.interface import Judge as Judge
     from clawrl_gym.recipe.configure import load_config as load_config
-    from clawrl_gym.rollout.chat import PolicyAddress as PolicyAddress
+    from clawrl_gym.rollout.collection.task_sampler import TaskSampler as TaskSampler
+    from clawrl_gym.rollout.episodes.chat import PolicyAddress as PolicyAddress
     from clawrl_gym.rollout.evaluation import Evaluation as Evaluation
-    from clawrl_gym.rollout.task_sampler import TaskSampler as TaskSampler
     from clawrl_gym.run.episode import run_episode_async as run_episode_async
     from clawrl_gym.run.export import Exported as Exported
     from clawrl_gym.run.export import export_run as export_run
@@ -93,19 +93,19 @@ if TYPE_CHECKING:
     from clawrl_gym.run.policy import ServedPolicy as ServedPolicy
     from clawrl_gym.run.train import TrainingRun as TrainingRun
     from clawrl_gym.store import Store as Store
-    from clawrl_gym.trainers.advantage import group_advantages as group_advantages
-    from clawrl_gym.trainers.algorithm import Algorithm as Algorithm
-    from clawrl_gym.trainers.algorithm import Prompts as Prompts
-    from clawrl_gym.trainers.algorithm import TurnWeights as TurnWeights
-    from clawrl_gym.trainers.algorithm import Verdicts as Verdicts
-    from clawrl_gym.trainers.algorithm import WeightsByTurn as WeightsByTurn
-    from clawrl_gym.trainers.algorithm import make_sample as make_sample
+    from clawrl_gym.trainers.algorithms.advantage import group_advantages as group_advantages
+    from clawrl_gym.trainers.algorithms.algorithm import Algorithm as Algorithm
+    from clawrl_gym.trainers.algorithms.algorithm import Prompts as Prompts
+    from clawrl_gym.trainers.algorithms.algorithm import TurnWeights as TurnWeights
+    from clawrl_gym.trainers.algorithms.algorithm import Verdicts as Verdicts
+    from clawrl_gym.trainers.algorithms.algorithm import WeightsByTurn as WeightsByTurn
+    from clawrl_gym.trainers.algorithms.algorithm import make_sample as make_sample
     from clawrl_gym.trainers.capabilities import LearnerCapabilities as LearnerCapabilities
     from clawrl_gym.trainers.interface import AsyncLearner as AsyncLearner
-    from clawrl_gym.trainers.learner import Learner as Learner
+    from clawrl_gym.trainers.losses.token_loss import LossInputs as LossInputs
+    from clawrl_gym.trainers.losses.token_loss import TokenLoss as TokenLoss
     from clawrl_gym.trainers.sample_batch import SampleBatch as SampleBatch
-    from clawrl_gym.trainers.token_loss import LossInputs as LossInputs
-    from clawrl_gym.trainers.token_loss import TokenLoss as TokenLoss
+    from clawrl_gym.trainers.updates.learner import Learner as Learner
     from clawrl_gym.ui.report import write_report as write_report
 
 __version__ = "0.1.0"
@@ -131,9 +131,9 @@ _HOMES = {
     "inference.capabilities": ("EngineCapabilities",),
     "inference.engine": ("Engine", "EngineSetup"),
     "inference.interface": ("EngineClient",),
-    "rollout.chat": ("PolicyAddress",),
+    "rollout.episodes.chat": ("PolicyAddress",),
     "rollout.evaluation": ("Evaluation",),
-    "rollout.task_sampler": ("TaskSampler",),
+    "rollout.collection.task_sampler": ("TaskSampler",),
     "recipe.configure": ("load_config",),
     "cluster.environments": ("Environments",),
     "run.episode": ("run_episode_async",),
@@ -145,15 +145,15 @@ _HOMES = {
     "run.policy": ("ServedPolicy",),
     "run.train": ("TrainingRun",),
     "store": ("Store",),
-    "trainers.advantage": ("group_advantages",),
-    "trainers.algorithm": (
+    "trainers.algorithms.advantage": ("group_advantages",),
+    "trainers.algorithms.algorithm": (
         "Algorithm", "Prompts", "TurnWeights", "Verdicts", "WeightsByTurn", "make_sample",
     ),
     "trainers.capabilities": ("LearnerCapabilities",),
     "trainers.interface": ("AsyncLearner",),
-    "trainers.learner": ("Learner",),
+    "trainers.updates.learner": ("Learner",),
     "trainers.sample_batch": ("SampleBatch",),
-    "trainers.token_loss": ("LossInputs", "TokenLoss"),
+    "trainers.losses.token_loss": ("LossInputs", "TokenLoss"),
     "ui.report": ("write_report",),
 }  # fmt: skip
 """Module of each name."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import clawrl_gym as cg
-from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
+from clawrl_gym.core.processes.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run.command import command, exit_code_of
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 
 import clawrl_gym as cg
-from clawrl_gym.core.interrupt import INTERRUPTS
+from clawrl_gym.core.processes.interrupt import INTERRUPTS
 from clawrl_gym.run.command import command, run_coroutine
 
 

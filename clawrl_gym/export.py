@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 
 import clawrl_gym as cg
-from clawrl_gym.core.interrupt import exit_code_of_short
 from clawrl_gym.core.ownership import OWNER, user_named
+from clawrl_gym.core.processes.interrupt import exit_code_of_short
 
 
 def main(arguments: list[str] | None = None) -> int:

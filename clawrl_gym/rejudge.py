@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import clawrl_gym as cg
 from clawrl_gym.config import RejudgeConfig
-from clawrl_gym.core.interrupt import INTERRUPTS
+from clawrl_gym.core.processes.interrupt import INTERRUPTS
 from clawrl_gym.run.command import command
 
 

@@ -18,8 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-from clawrl_gym.core.interrupt import exit_code_of_short
 from clawrl_gym.core.ownership import OWNER, user_named
+from clawrl_gym.core.processes.interrupt import exit_code_of_short
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.serving.versions import (
     kept_versions,

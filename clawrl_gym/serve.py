@@ -17,9 +17,9 @@ import sys
 from collections.abc import Iterator
 
 import clawrl_gym as cg
-from clawrl_gym.core.descendants import die_with_parent
 from clawrl_gym.core.errors import ClawError, NoRoom, first_of, lacks_room
-from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
+from clawrl_gym.core.processes.descendants import die_with_parent
+from clawrl_gym.core.processes.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run.command import command
 from clawrl_gym.serving.supervisor import SOCKET_VARIABLE, listen, supervise
 

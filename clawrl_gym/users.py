@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.interrupt import exit_code_of_short
+from clawrl_gym.core.processes.interrupt import exit_code_of_short
 from clawrl_gym.store.users import USERS_FILE, User, Users
 
 _OF_SERVING = ("config.yaml", USERS_FILE)

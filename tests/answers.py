@@ -15,7 +15,7 @@ from pathlib import Path
 
 from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.judge.interface import Finding
-from clawrl_gym.judge.speech import Speech
+from clawrl_gym.judge.signals.speech import Speech
 from tests.fakes_judge import shipped_rules
 from tools.complaints.recipe import Answer
 

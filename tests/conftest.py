@@ -226,7 +226,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     folder = session.config.stash.get(_TEMPORARY, None)
     if folder is None:
         return
-    from clawrl_gym.core.scratch import remove_all, sweep
+    from clawrl_gym.core.files.scratch import remove_all, sweep
 
     if "clawrl_gym.envs.gui.browser.pool" in sys.modules:
         sys.modules["clawrl_gym.envs.gui.browser.pool"].close_all()

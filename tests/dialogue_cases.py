@@ -36,7 +36,7 @@ from clawrl_gym.dialogue.graph import (
 )
 from clawrl_gym.dialogue.merging import Segment, merge_turns
 from clawrl_gym.dialogue.prompts import insert_addition, make_prompt
-from clawrl_gym.gateway.requests import Labels
+from clawrl_gym.gateway.wire.requests import Labels
 from clawrl_gym.judge.enhance import with_hint
 from clawrl_gym.store import Store, StoreReader
 from tests.fakes import FakePolicy, decode, sampled, spell

@@ -17,11 +17,11 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.core.types import Message, Turn, Verdict, VerdictKind
-from clawrl_gym.judge.chat_models import Completion
-from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.judge.interface import Case
-from clawrl_gym.judge.resemblance import Odds
-from clawrl_gym.judge.user_rules import Hit
+from clawrl_gym.judge.models.chat_models import Completion
+from clawrl_gym.judge.models.endpoint import JudgeEndpoint
+from clawrl_gym.judge.signals.resemblance import Odds
+from clawrl_gym.judge.signals.user_rules import Hit
 from clawrl_gym.store import SessionRow, Store
 
 RULES = Path(__file__).parent.parent / "conf" / "judge" / "rule.yaml"

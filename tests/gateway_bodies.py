@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from clawrl_gym.gateway.request_fields import REFUSED
+from clawrl_gym.gateway.wire.request_fields import REFUSED
 
 ANY_TEXT = st.text(st.characters(), max_size=20)
 JSON = st.recursive(

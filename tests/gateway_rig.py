@@ -17,7 +17,7 @@ from clawrl_gym.core.types import Message, Turn, Verdict
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
-from clawrl_gym.gateway.sse import Pace
+from clawrl_gym.gateway.wire.sse import Pace
 from clawrl_gym.inference.fleet import Fleet
 from clawrl_gym.inference.interface import Versions
 from clawrl_gym.store import Store

@@ -36,14 +36,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ClawError, LearnerDied, TrainerError
+from clawrl_gym.core.files.whole_folder import begin_folder, end_folder
 from clawrl_gym.core.types import DistilledTurn, StepStats
-from clawrl_gym.core.whole_folder import begin_folder, end_folder
 from clawrl_gym.inference.weights.probe import Reading
-from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.capabilities import LearnerCapabilities
-from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.published_version import PublishedVersion, Way
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.actor import LearnerSetup
+from clawrl_gym.trainers.updates.guard import Review
 
 Arrays = Mapping[str, NDArray[Any]]
 _FILES, _VALUES = "files", "values"
@@ -272,7 +272,7 @@ class Host:
 
     def begin(self, received: Received) -> Message:
         from clawrl_gym.inference.device import torch_device
-        from clawrl_gym.trainers.learner import Learner
+        from clawrl_gym.trainers.updates.learner import Learner
 
         self._begun += 1
         model, values = self._folder / f"model-{self._begun}", received.values

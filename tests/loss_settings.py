@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from clawrl_gym.config import LossConfig
-from clawrl_gym.trainers.loss import LossSettings
-from clawrl_gym.trainers.loss_function import build_loss
-from clawrl_gym.trainers.token_loss import LossInputs
+from clawrl_gym.trainers.losses.loss import LossSettings
+from clawrl_gym.trainers.losses.loss_function import build_loss
+from clawrl_gym.trainers.losses.token_loss import LossInputs
 
 
 def loss_settings(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.core.files import link_or_copy
+from clawrl_gym.core.files.files import link_or_copy
 from clawrl_gym.inference.models.shipped import shipped_dir
 
 

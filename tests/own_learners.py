@@ -10,8 +10,8 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.inference.weights.probe import Reading
 from clawrl_gym.trainers.capabilities import LearnerCapabilities
-from clawrl_gym.trainers.guard import Review
-from clawrl_gym.trainers.pictures import Images
+from clawrl_gym.trainers.models.pictures import Images
+from clawrl_gym.trainers.updates.guard import Review
 
 
 class Bare:

@@ -11,7 +11,7 @@ from typing import Any
 from clawrl_gym.config import LiveConfig, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Message
-from clawrl_gym.gateway.requests import ChatRequest
+from clawrl_gym.gateway.wire.requests import ChatRequest
 
 FOLDER = Path(__file__).parent / "fixtures" / "openclaw"
 NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))

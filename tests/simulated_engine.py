@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from clawrl_gym.rollout.concurrency import Reading
+from clawrl_gym.rollout.collection.concurrency import Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from clawrl_gym.core.descendants import die_with_parent, forks_die_with_parent
+from clawrl_gym.core.processes.descendants import die_with_parent, forks_die_with_parent
 from clawrl_gym.inference.engine import EngineSetup
 from clawrl_gym.inference.vllm.engine import VllmEngine
 from clawrl_gym.inference.vllm.process import FORKSERVER_VARIABLE, forked_for

@@ -21,12 +21,12 @@ from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.diff import git_diff
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.grading import PatchGrade, grade
-from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.patch_reader import parse_patch
-from clawrl_gym.envs.swe.repository import open_repository
-from clawrl_gym.envs.swe.row import RowDefaults, instance_of
-from clawrl_gym.envs.swe.runners import modules_for
-from clawrl_gym.envs.swe.script import END, START
+from clawrl_gym.envs.swe.rows.instance import SUBMIT_MARK, Instance
+from clawrl_gym.envs.swe.rows.repository import open_repository
+from clawrl_gym.envs.swe.rows.row import RowDefaults, instance_of
+from clawrl_gym.envs.swe.rows.runners import modules_for
+from clawrl_gym.envs.swe.rows.script import END, START
 
 TIMEOUT_S = 6.0
 """An honest run takes less than one."""

@@ -10,10 +10,10 @@ from typing import Any
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.types import Message, Turn
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.identify import Origin
-from clawrl_gym.gateway.requests import Labels
-from clawrl_gym.gateway.session import TurnRequest
-from clawrl_gym.gateway.sessions import Sessions
+from clawrl_gym.gateway.sessions.session import TurnRequest
+from clawrl_gym.gateway.sessions.sessions import Sessions
+from clawrl_gym.gateway.wire.identify import Origin
+from clawrl_gym.gateway.wire.requests import Labels
 from clawrl_gym.store import Store
 from tests.recordings import shipped
 

@@ -1,7 +1,7 @@
 """Task folders for tests, written from their files."""
 
-from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
-from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
+from clawrl_gym.envs.terminal.folders.folder_tasks import FolderTasks
+from clawrl_gym.envs.terminal.folders.machine_request import SandboxFeatures
 
 REWARD = "echo $((! $?)) > /logs/verifier/reward.txt\n"
 """The end of a test.sh: 1 when the command before succeeded."""

@@ -14,10 +14,10 @@ from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.types import Sample
 from clawrl_gym.inference.weights.adapter_files import ADAPTER
 from clawrl_gym.inference.weights.whole_model import whole_model
-from clawrl_gym.trainers import adapter
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models import adapter
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 
 LENGTHS = [5, 30, 17, 4]

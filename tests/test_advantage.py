@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from clawrl_gym.trainers.advantage import group_advantages, is_constant
+from clawrl_gym.trainers.algorithms.advantage import group_advantages, is_constant
 
 REWARDS = [1.0, 0.0, 0.0, 1.0, 1.0]
 

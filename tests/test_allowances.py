@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import GatewayConfig
-from clawrl_gym.gateway.allowances import Allowances, Limit
-from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.admission.allowances import Allowances, Limit
+from clawrl_gym.gateway.wire.refusals import Refusal
 from clawrl_gym.store.allowance_file import ALLOWANCES_FILE, read_taken
 from tests.gateway_rig import Bench
 from tests.test_gateway_users import House, make_house

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core import archive as archives
-from clawrl_gym.core.archive import pack, unpack
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.files import archive as archives
+from clawrl_gym.core.files.archive import pack, unpack
 
 
 def make(folder: Path) -> Path:

@@ -18,11 +18,11 @@ from clawrl_gym.config import LearnerConfig, LiveConfig, RolloutConfig
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import DistillTarget, Group, Sample, StepStats, TaskRef
 from clawrl_gym.store import Store, UpdateRow
-from clawrl_gym.trainers.advantage import group_advantages
+from clawrl_gym.trainers.algorithms.advantage import group_advantages
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, ByGroups, ByTurns
-from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.versions.kept_versions import KeptVersions
 from tests.fakes_judge import a_turn, live_session, stored
 
 TASK = TaskRef("t", 0, "train")

@@ -7,9 +7,15 @@ import pytest
 
 from clawrl_gym.core.errors import ClusterError, EnvError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
-from clawrl_gym.rollout.batches import Batches, Beginning, Ending, PlayedBatches, WorkerReplaced
-from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.pool import WorkerRetired
+from clawrl_gym.rollout.collection.batches import (
+    Batches,
+    Beginning,
+    Ending,
+    PlayedBatches,
+    WorkerReplaced,
+)
+from clawrl_gym.rollout.collection.pool import WorkerRetired
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
 
 TASK = TaskRef("t", 0, "train")
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from clawrl_gym.core.types import Episode, Group, Sample, StopReason, TaskRef, Verdict
 from clawrl_gym.dialogue.merging import Segment
-from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline
-from clawrl_gym.trainers.binary import LEAST, Binary
+from clawrl_gym.trainers.algorithms.advantage import MAX_BASELINE, RunningBaseline
+from clawrl_gym.trainers.algorithms.binary import LEAST, Binary
 
 TASK = TaskRef(None, 0, "train")
 

@@ -12,11 +12,11 @@ from clawrl_gym.config import GuardsConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.run.canary_prompts import CanaryPrompts, read_canaries
-from clawrl_gym.trainers.canaries import PROMPTS, Canaries, Exchange
-from clawrl_gym.trainers.guard import Decision, Guard, Review
-from clawrl_gym.trainers.retention import pin, read_pins
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.canaries import PROMPTS, Canaries, Exchange
+from clawrl_gym.trainers.updates.guard import Decision, Guard, Review
 from clawrl_gym.trainers.user_share import UserShare
+from clawrl_gym.trainers.versions.retention import pin, read_pins
 from tests.fakes import FakePolicy
 
 STATS = StepStats({"learner/grad_norm": 1.0, "logprob_gap/mean": 0.01}, 1, 0.1)

@@ -17,10 +17,10 @@ from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.inference.weights.checkpoints import last_checkpoint, list_checkpoints, pinned
-from clawrl_gym.trainers.checkpoint import LearnerState, write_state
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
+from clawrl_gym.trainers.updates.checkpoint import LearnerState, write_state
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 from tests.tiny_vision import make_vision_model
 

@@ -11,8 +11,8 @@ from clawrl_gym.cluster import cluster as module
 from clawrl_gym.cluster.cluster import Cluster
 from clawrl_gym.cluster.nodes import Node
 from clawrl_gym.config import RayConfig
-from clawrl_gym.core.descendants import descendants
 from clawrl_gym.core.errors import ClusterError, ConfigError, HeadLost
+from clawrl_gym.core.processes.descendants import descendants
 from tests.e2e.runs import still_alive
 from tests.sockets import is_loopback, listening
 

@@ -26,19 +26,19 @@ from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.judge.verdicts import VerdictMaker
-from clawrl_gym.rollout.collector import UNTRAINABLE, Collector, Judging
-from clawrl_gym.rollout.control import Substitution
-from clawrl_gym.rollout.dispatcher import Dispatcher
-from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
-from clawrl_gym.rollout.mixture import Mixture
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.collector import UNTRAINABLE, Collector, Judging
+from clawrl_gym.rollout.collection.control import Substitution
+from clawrl_gym.rollout.collection.dispatcher import Dispatcher
+from clawrl_gym.rollout.collection.mixture import Mixture
+from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.episodes.episode import EpisodeLimits, EpisodeSpec
 from clawrl_gym.store import Store
-from clawrl_gym.trainers.algorithm import Algorithm
-from clawrl_gym.trainers.binary import Binary
-from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.trainers.hybrid import Hybrid
-from clawrl_gym.trainers.opd import Opd
+from clawrl_gym.trainers.algorithms.algorithm import Algorithm
+from clawrl_gym.trainers.algorithms.binary import Binary
+from clawrl_gym.trainers.algorithms.grpo import Grpo
+from clawrl_gym.trainers.algorithms.hybrid import Hybrid
+from clawrl_gym.trainers.algorithms.opd import Opd
 from tests.fakes import FakePolicy, decode
 from tests.fakes_judge import (
     ScriptedJudge,

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from clawrl_gym.trainers.complaints import Complaints
 from clawrl_gym.trainers.user_share import UserShare
+from clawrl_gym.trainers.versions.complaints import Complaints
 
 SHARE = UserShare(0.25, lambda: 5)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from clawrl_gym.rollout.concurrency import Concurrency, Reading, Why
+from clawrl_gym.rollout.collection.concurrency import Concurrency, Reading, Why
 from tests.simulated_engine import Engine, SimulatedEngine, Work
 
 ROOM = Reading(

@@ -24,8 +24,8 @@ from clawrl_gym.core.types import (
 )
 from clawrl_gym.dialogue.merging import merge_turns
 from clawrl_gym.envs.swe.agent import SweAgent, reply_text
-from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
-from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
+from clawrl_gym.rollout.episodes.chat import GatewayChat, PolicyAddress
+from clawrl_gym.rollout.episodes.episode import Bounds, EpisodeSpec, run_episode
 from tests.gateway_rig import Bench
 
 SYSTEM: Message = {"role": "system", "content": "s" * 10}

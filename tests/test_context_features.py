@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawrl_gym.judge.context_features import NAMES, context_features
+from clawrl_gym.judge.signals.context_features import NAMES, context_features
 
 REQUEST = "Find a waterproof rucksack under 60 pounds, at least 30 litres."
 REPLY = "I recommend the Alpine daypack, water-repellent, 22 litres, for 89.99 in five colours."

@@ -11,11 +11,11 @@ import pytest
 from clawrl_gym.comparison.plan import plan_runs
 from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
-from clawrl_gym.core.controls import CONTROLS, Control, control_words
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.processes.controls import CONTROLS, Control, control_words
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef, Verdict
 from clawrl_gym.recipe.configure import load_config
-from clawrl_gym.rollout.control import Substitution, Verdicts
+from clawrl_gym.rollout.collection.control import Substitution, Verdicts
 from clawrl_gym.run_folder.folder import folder_of
 from tests.fakes_judge import a_turn
 

@@ -20,8 +20,8 @@ from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.showcase.conversation.generated import FAMILIES, ConversationTask, make_task
 from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
-from clawrl_gym.rollout.task_sampler import TaskSampler
-from clawrl_gym.rollout.worker import build_agent
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.worker import build_agent
 
 WRONG = "tom has 99 and gets 98 more so its 77"
 

@@ -13,8 +13,8 @@ from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.core.types import Message, Tool
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.responders import MOST_CLAIMS, Responders, add_routes
+from clawrl_gym.gateway.wire.refusals import Refusal
 from tests.gateway_rig import Bench, text_of, user
 from tests.waiting import until
 

@@ -13,15 +13,15 @@ from clawrl_gym.config.compose import compose
 from clawrl_gym.core.episode_ids import episode_id
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.core.types import Group, StopReason, TaskRef, TaskTraits
-from clawrl_gym.rollout.curriculum import (
+from clawrl_gym.rollout.collection.curriculum import (
     ByDifficulty,
     ByPassRate,
     Curriculum,
     TaskOutcome,
     curriculum_of,
 )
-from clawrl_gym.rollout.mixture import Mixture
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.mixture import Mixture
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 from clawrl_gym.store import Store
 from clawrl_gym.store.rows import SessionRow
 

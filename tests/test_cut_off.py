@@ -11,8 +11,8 @@ import pytest
 
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
-from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.chat import GatewayChat, PolicyAddress
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
 from tests.gateway_rig import HELLO, Bench
 
 SPEC = EpisodeSpec("g000003-1-0-abc", 3, TaskRef("t", 0, "train"), max_turns=3, timeout_s=5.0)

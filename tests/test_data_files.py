@@ -10,7 +10,7 @@ import pytest
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.selection import Selection
-from clawrl_gym.envs.swe.loader import read_rows
+from clawrl_gym.envs.swe.rows.loader import read_rows
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 
 GOOD: dict[str, Any] = {

@@ -18,8 +18,8 @@ from clawrl_gym.core.errors import PolicyError, ReplyTimeout, RequestError
 from clawrl_gym.core.types import Message, StopReason, TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.gateway.outages import Outages
-from clawrl_gym.rollout.chat import EndpointChat, GatewayChat, PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.chat import EndpointChat, GatewayChat, PolicyAddress
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
 from tests.gateway_rig import HELLO, Bench
 
 SPEC = EpisodeSpec("d", 0, TaskRef("t", 0, "train"), max_turns=3, timeout_s=5.0)
@@ -196,7 +196,7 @@ async def test_an_evaluation_with_four_deadlines_in_ten_says_six_in_ten(own_thre
 def test_a_process_ends_although_an_action_never_comes_back(lane: str) -> None:
     program = (
         "import asyncio, threading\n"
-        "from clawrl_gym.rollout.threads import OwnThread, SharedThreads\n"
+        "from clawrl_gym.rollout.episodes.threads import OwnThread, SharedThreads\n"
         "async def main():\n"
         f"    lane = {lane}\n"
         "    assert await lane.submit(lambda: 3) == 3\n"

@@ -10,12 +10,12 @@ from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.errors import EnvError, first_of
 from clawrl_gym.core.metrics import wilson
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
-from clawrl_gym.rollout.dispatcher import Dispatcher
-from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
+from clawrl_gym.rollout.collection.dispatcher import Dispatcher
+from clawrl_gym.rollout.collection.mixture import Mixture
+from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.episodes.episode import EpisodeLimits, EpisodeSpec
 from clawrl_gym.rollout.evaluation import evaluate
-from clawrl_gym.rollout.mixture import Mixture
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
-from clawrl_gym.rollout.task_sampler import TaskSampler
 
 CONFIG = RolloutConfig(groups=2, group_size=3, max_staleness=1, max_retries=2)
 

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from clawrl_gym.trainers.distillation import (
+from clawrl_gym.trainers.losses.loss import policy_loss
+from clawrl_gym.trainers.models.distillation import (
     overlap,
     topk_divergence,
     topk_logprobs,
     with_tail,
 )
-from clawrl_gym.trainers.loss import policy_loss
 from tests.loss_settings import loss_settings
 
 Kind = Literal["reverse", "forward", "js"]

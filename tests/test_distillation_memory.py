@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from clawrl_gym.trainers.distillation import topk_divergence, topk_logprobs
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models.distillation import topk_divergence, topk_logprobs
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 
 V, K = 151_936, 20

@@ -9,9 +9,9 @@ import torch
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
-from clawrl_gym.trainers import nf4
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.optimizer import make_optimizer, optimizer_step
+from clawrl_gym.trainers.models import nf4
+from clawrl_gym.trainers.models.optimizer import make_optimizer, optimizer_step
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.reference.tiny_model import make_samples
 
 LENGTHS = [5, 30, 17, 4]

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.core.types import Message, TaskRef
-from clawrl_gym.rollout.chat import EndpointChat, PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.chat import EndpointChat, PolicyAddress
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
 from tests.endpoint_rig import Endpoint, listening
 
 SPEC = EpisodeSpec("e", None, TaskRef("t", 0, "heldout"), max_turns=3, timeout_s=5.0)

@@ -13,7 +13,7 @@ import pytest
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError, TransferError
-from clawrl_gym.core.log_files import PROGRAM_FULL_BYTES, files_of_log, full_files
+from clawrl_gym.core.files.log_files import PROGRAM_FULL_BYTES, files_of_log, full_files
 from clawrl_gym.inference.engine_host import EngineHost
 from clawrl_gym.inference.models.source import ModelSource, source_of
 from clawrl_gym.inference.transfer_store import TransferStore

@@ -22,8 +22,8 @@ from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.showcase.conversation.generated import make_task
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
-from clawrl_gym.rollout.deadline import Waits
-from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
+from clawrl_gym.rollout.episodes.deadline import Waits
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec, PolicyReply, run_episode
 
 SPEC = EpisodeSpec("s", 1, TaskRef("t", 3, "train"), max_turns=3, timeout_s=5.0)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import clawrl_gym as cg
-from clawrl_gym.core.folder_lock import lock_folder
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.folder_lock import lock_folder
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.evaluation.figures import read_result
 from clawrl_gym.evaluation.record import EPISODES_FILE, LOCK_FILE, each_attempt
 from clawrl_gym.run.evaluate import EvaluationRun

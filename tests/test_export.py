@@ -19,7 +19,7 @@ from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.run import export
 from clawrl_gym.store.users import Users
-from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.fake_run import make_run
 from tests.reference.tiny_model import make_samples
 

@@ -18,9 +18,9 @@ from clawrl_gym.core.types import Sample
 from clawrl_gym.inference.models.servable import setting_problems
 from clawrl_gym.inference.vllm.servable import parser_problems
 from clawrl_gym.recipe.configure import load_config
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.reference.tiny_model import make_samples
 
 TEXT: dict[str, Any] = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core.files import make_private, private_files, replace_text
+from clawrl_gym.core.files.files import make_private, private_files, replace_text
 from clawrl_gym.run_folder.folder import RunFolder
 
 

@@ -19,12 +19,12 @@ from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.task_env import UnicodeEnv
-from clawrl_gym.gateway.admission import Admission
+from clawrl_gym.gateway.admission.admission import Admission
 from clawrl_gym.gateway.films import MOST_BYTES, Films
-from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.stage import one_stage
-from clawrl_gym.rollout.worker import RolloutWorker
+from clawrl_gym.rollout.collection.worker import RolloutWorker
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.stage import one_stage
 from clawrl_gym.ui.live_page import LivePage
 from tests.gateway_rig import Bench
 
@@ -135,7 +135,7 @@ async def test_all_films_together_are_bounded(rig: Bench, tmp_path: Path) -> Non
 
     @web.middleware
     async def answer_refusals(request: web.Request, handler: Any) -> web.StreamResponse:
-        from clawrl_gym.gateway.refusals import Refusal
+        from clawrl_gym.gateway.wire.refusals import Refusal
 
         try:
             answer: web.StreamResponse = await handler(request)

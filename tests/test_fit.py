@@ -25,10 +25,16 @@ from clawrl_gym.preflight.problems import Problems
 from clawrl_gym.preflight.requirements import LEARNER_ON_GPU_GIB, requirements_of
 from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.run_folder.folder import RunFolder
-from clawrl_gym.trainers import nf4
-from clawrl_gym.trainers.memory import GIB, MAX_LOGITS, LearnerMemory, autocasts, learner_memory
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models import nf4
+from clawrl_gym.trainers.models.memory import (
+    GIB,
+    MAX_LOGITS,
+    LearnerMemory,
+    autocasts,
+    learner_memory,
+)
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
 from tests.reference.tiny_model import make_samples
 
 WIDE: dict[str, Any] = {

@@ -7,10 +7,10 @@ from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
-from clawrl_gym.rollout.concurrency import Why
-from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.flow import Flow, Preemptions, memory_free
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.collection.concurrency import Why
+from clawrl_gym.rollout.collection.flow import Flow, Preemptions, memory_free
+from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
 from tests.virtual_time import run_in_virtual_time
 
 

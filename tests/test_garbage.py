@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from clawrl_gym.core.garbage import collected_by_the_clock
+from clawrl_gym.core.processes.garbage import collected_by_the_clock
 from tests.gateway_rig import Bench
 from tests.waiting import until
 

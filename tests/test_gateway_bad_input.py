@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.config import GatewayConfig
-from clawrl_gym.gateway.admission import TokenBucket
-from clawrl_gym.gateway.request_fields import REFUSED
+from clawrl_gym.gateway.admission.admission import TokenBucket
+from clawrl_gym.gateway.wire.request_fields import REFUSED
 from tests.gateway_bodies import CHATS, ENDS, OPINIONS, TEXTS, mostly
 from tests.gateway_rig import HELLO, Bench, parse_events, user
 from tests.waiting import PATIENCE_S, until

@@ -18,11 +18,11 @@ from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Message
 from clawrl_gym.dialogue.graph import plain_text, request_digest
 from clawrl_gym.dialogue.prompts import HistoryRule
-from clawrl_gym.gateway.bodies import LARGE_BODY_BYTES, BodyLimit, BodyReader
-from clawrl_gym.gateway.identify import WINDOW, RequestRules, searched
-from clawrl_gym.gateway.reading import BYTES_PER_TOKEN, RequestReader, Sender
-from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.shares import Shares
+from clawrl_gym.gateway.admission.shares import Shares
+from clawrl_gym.gateway.bodies.bodies import LARGE_BODY_BYTES, BodyLimit, BodyReader
+from clawrl_gym.gateway.bodies.reading import BYTES_PER_TOKEN, RequestReader, Sender
+from clawrl_gym.gateway.wire.identify import WINDOW, RequestRules, searched
+from clawrl_gym.gateway.wire.refusals import Refusal
 from clawrl_gym.store.users import Users
 from tests.gateway_rig import Bench, user
 from tests.waiting import until

@@ -15,7 +15,7 @@ import pytest
 import clawrl_gym.gateway
 from clawrl_gym.config import GatewayConfig, LiveConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.gateway.admission import check_key
+from clawrl_gym.gateway.admission.admission import check_key
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, text_of, user
 from tests.narrow import plain_text

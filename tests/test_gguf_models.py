@@ -24,8 +24,8 @@ from clawrl_gym.inference.models.gguf import gguf_of
 from clawrl_gym.inference.models.gguf_conversion import write_folder
 from clawrl_gym.inference.models.resolve import find_model, is_shipped, resolve_model
 from clawrl_gym.inference.models.servable import model_problems
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
 from tests.reference.tiny_model import make_samples
 from tests.tiny_gguf import write_gguf
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.rollout.concurrency import Concurrency, Reading
+from clawrl_gym.rollout.collection.concurrency import Concurrency, Reading
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden" / "concurrency.json"
 _ROUNDS = 90

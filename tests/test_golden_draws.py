@@ -14,12 +14,17 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import CurriculumConfig
-from clawrl_gym.core.controls import Control
+from clawrl_gym.core.processes.controls import Control
 from clawrl_gym.core.types import TaskRef, TaskTraits
-from clawrl_gym.rollout.control import Substitution, Verdicts
-from clawrl_gym.rollout.curriculum import ByDifficulty, ByPassRate, Curriculum, TaskOutcome
-from clawrl_gym.rollout.mixture import Mixture
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.control import Substitution, Verdicts
+from clawrl_gym.rollout.collection.curriculum import (
+    ByDifficulty,
+    ByPassRate,
+    Curriculum,
+    TaskOutcome,
+)
+from clawrl_gym.rollout.collection.mixture import Mixture
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 from tests.fakes_judge import a_turn, user
 from tests.test_control import group, rewards_of, verdict
 

@@ -20,10 +20,10 @@ from PIL import Image
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.attempt import Attempt
+from clawrl_gym.envs.gui.films.overlay import Overlay, fitted, wrapped
+from clawrl_gym.envs.gui.films.picture import annotated, drawn, label_place, marked, opened
+from clawrl_gym.envs.gui.films.storyboard import EpisodeOutcome, FilmFrame, draw_storyboard
 from clawrl_gym.envs.gui.observation import Element, View
-from clawrl_gym.envs.gui.overlay import Overlay, fitted, wrapped
-from clawrl_gym.envs.gui.picture import annotated, drawn, label_place, marked, opened
-from clawrl_gym.envs.gui.storyboard import EpisodeOutcome, FilmFrame, draw_storyboard
 
 FILE = Path(__file__).parent / "fixtures" / "golden" / "ink.json"
 SIZE, SMALL = (160, 120), (80, 60)

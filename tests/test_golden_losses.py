@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from clawrl_gym.trainers.distillation import topk_divergence
-from clawrl_gym.trainers.loss import LossSettings, cut_gap, policy_loss, reduce
 from clawrl_gym.trainers.losses.cispo import weighted_logprob
 from clawrl_gym.trainers.losses.gspo import sequence_ratio
+from clawrl_gym.trainers.losses.loss import LossSettings, cut_gap, policy_loss, reduce
 from clawrl_gym.trainers.losses.ppo import Clipping
-from clawrl_gym.trainers.token_loss import ratio, sequence_means
+from clawrl_gym.trainers.losses.token_loss import ratio, sequence_means
+from clawrl_gym.trainers.models.distillation import topk_divergence
 from tests.loss_settings import inputs, loss_settings
 from tests.reference import formulas
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.inference.models.shape import ModelShape
-from clawrl_gym.trainers.memory import GIB, learner_memory, offloaded_gib
+from clawrl_gym.trainers.models.memory import GIB, learner_memory, offloaded_gib
 
 FILE = Path(__file__).parent / "fixtures" / "golden" / "learner_memory.json"
 SHAPE = ModelShape(

@@ -18,8 +18,8 @@ import pytest
 
 from clawrl_gym.core.types import Json, Message
 from clawrl_gym.judge.interface import Case
-from clawrl_gym.judge.tool_fields import Fields
-from clawrl_gym.judge.user_rules import restates
+from clawrl_gym.judge.signals.tool_fields import Fields
+from clawrl_gym.judge.signals.user_rules import restates
 from tests.answers import HALVES, LANGUAGES, UNDECLARED, answers, finding_of, speech
 from tests.fakes_judge import reply, tool, user
 from tests.test_judge_rules import NEGATIVE, NEUTRAL, POSITIVE, REQUEST

@@ -37,8 +37,8 @@ from clawrl_gym.core.provenance import Start
 from clawrl_gym.core.types import StopReason, ToolCall
 from clawrl_gym.doctor import show as show_checks
 from clawrl_gym.envs.gui.action import GuiAction, Kind
-from clawrl_gym.envs.gui.film import Attempt
-from clawrl_gym.envs.gui.picture import annotated
+from clawrl_gym.envs.gui.films.film import Attempt
+from clawrl_gym.envs.gui.films.picture import annotated
 from clawrl_gym.evaluation.comparison import compare_evaluations
 from clawrl_gym.evaluation.figures import read_result
 from clawrl_gym.evaluation.page import write_evaluation_page

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
-from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
-from clawrl_gym.rollout.group import run_group
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.collection.group import run_group
+from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.episodes.episode import EpisodeLimits, EpisodeSpec
 from tests.virtual_time import run_in_virtual_time
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef, Verdict
 from clawrl_gym.dialogue.merging import Segment
-from clawrl_gym.trainers.advantage import group_advantages
-from clawrl_gym.trainers.grpo import Grpo
+from clawrl_gym.trainers.algorithms.advantage import group_advantages
+from clawrl_gym.trainers.algorithms.grpo import Grpo
 
 TASK = TaskRef(id="copy", seed=1, split="train")
 

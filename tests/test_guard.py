@@ -9,8 +9,8 @@ import pytest
 
 from clawrl_gym.config import GuardsConfig
 from clawrl_gym.core.types import Sample, StepStats
-from clawrl_gym.trainers.guard import Decision, Guard, Review
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Decision, Guard, Review
 
 HEALTHY = {"learner/grad_norm": 1.0, "learner/strength": 1.0, "logprob_gap/mean": 0.01}
 

@@ -11,7 +11,7 @@ from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.schema import FORMS, tool
 from clawrl_gym.envs.parts import encode_parts
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.rollout.worker import build_agent
+from clawrl_gym.rollout.collection.worker import build_agent
 from tests.narrow import action, parts, text_of_part
 
 NATIVE, TEXT = GuiAgent(), GuiAgent(protocol="text")

@@ -9,7 +9,7 @@ from PIL import Image
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import GuiAction
-from clawrl_gym.envs.gui.film import MOST_FRAMES, Attempt, Film
+from clawrl_gym.envs.gui.films.film import MOST_FRAMES, Attempt, Film
 from tests.gui_pictures import VIEW, VIEWPORT, page_jpeg
 
 PAGE = page_jpeg()

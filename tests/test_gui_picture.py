@@ -10,9 +10,9 @@ from PIL import Image, ImageChops
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import GuiAction, Kind
 from clawrl_gym.envs.gui.attempt import Attempt, caption
+from clawrl_gym.envs.gui.films.overlay import fitted, font, legible, wrapped
+from clawrl_gym.envs.gui.films.picture import annotated, label_place, marked
 from clawrl_gym.envs.gui.observation import Element, View
-from clawrl_gym.envs.gui.overlay import fitted, font, legible, wrapped
-from clawrl_gym.envs.gui.picture import annotated, label_place, marked
 from tests.gui_pictures import BUTTON, FAR, FIELD, VIEW, VIEWPORT, page_jpeg
 
 NOWHERE = View("", "", ())

@@ -18,12 +18,12 @@ from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
-from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
-from clawrl_gym.rollout.deadline import Waits
-from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.harness import Harness, run_harness
-from clawrl_gym.rollout.stage import one_stage
-from clawrl_gym.rollout.worker import RolloutWorker
+from clawrl_gym.rollout.collection.worker import RolloutWorker
+from clawrl_gym.rollout.episodes.chat import GatewayChat, PolicyAddress
+from clawrl_gym.rollout.episodes.deadline import Waits
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.harness import Harness, run_harness
+from clawrl_gym.rollout.episodes.stage import one_stage
 from tests.gateway_rig import Bench
 from tests.waiting import becomes_true
 

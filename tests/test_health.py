@@ -12,11 +12,11 @@ from clawrl_gym.core.metrics import Metrics
 from clawrl_gym.core.types import Message, Sample, Turn
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.inference.models.resolve import resolve_model
-from clawrl_gym.trainers.guard import Review
-from clawrl_gym.trainers.health import HealthWarning, warnings_of
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.references import MOST, References, reply_tokens
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Review
+from clawrl_gym.trainers.updates.learner import Learner
+from clawrl_gym.trainers.updates.references import MOST, References, reply_tokens
+from clawrl_gym.trainers.versions.health import HealthWarning, warnings_of
 from clawrl_gym.ui.report import render_page
 from clawrl_gym.ui.run_data import read_run
 

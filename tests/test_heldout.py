@@ -11,10 +11,10 @@ import pytest
 from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
+from clawrl_gym.rollout.collection.mixture import Mixture
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.episodes.floors import RewardFloors
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.floors import RewardFloors
-from clawrl_gym.rollout.mixture import Mixture
-from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.heldout import HeldOut
 
 

@@ -19,10 +19,10 @@ from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.preflight.adapters import serving_problems
 from clawrl_gym.preflight.learner_demands import unmet_by_learner, unseen_by_learner
 from clawrl_gym.preflight.requirements import learns
-from clawrl_gym.trainers.actor import LearnerSetup
-from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.objectives import objectives
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.actor import LearnerSetup
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.distill_samples import draw_ids, one_turn, two_turns
 from tests.http_learner import Host, HttpLearner, serve
 from tests.reference.tiny_model import write_tiny_qwen3

@@ -10,8 +10,8 @@ from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import INTERRUPTED, Message
 from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode
-from clawrl_gym.gateway.identify import Identifier, Identity, Origin
-from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.wire.identify import Identifier, Identity, Origin
+from clawrl_gym.gateway.wire.refusals import Refusal
 from tests.recordings import conversation, recorded, shipped
 from tests.test_sessions import assistant, make_turn, user
 

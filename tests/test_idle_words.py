@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clawrl_gym.judge.idle_words import named_by, without_idle
-from clawrl_gym.judge.tool_rules import ToolRules, ToolUse
+from clawrl_gym.judge.signals.idle_words import named_by, without_idle
+from clawrl_gym.judge.signals.tool_rules import ToolRules, ToolUse
 from tests.fakes_judge import shipped_rules
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core.descendants import descendants
 from clawrl_gym.core.errors import ConfigError, TrainerError
-from clawrl_gym.core.interrupt import Interrupts
+from clawrl_gym.core.processes.descendants import descendants
+from clawrl_gym.core.processes.interrupt import Interrupts
 from tests.e2e.runs import ROOT, still_alive
 
 COMMAND = """
 import asyncio, subprocess, sys
 from clawrl_gym.config.part import Part
-from clawrl_gym.core.interrupt import INTERRUPTS
+from clawrl_gym.core.processes.interrupt import INTERRUPTS
 from clawrl_gym.run.command import run_command
 
 class Config(Part):
@@ -167,7 +167,7 @@ def test_a_process_whose_cluster_has_no_head_ends_without_waiting_for_ray() -> N
     code = (
         "import atexit, sys, threading\n"
         "from clawrl_gym.core.errors import HeadLost\n"
-        "from clawrl_gym.core.scratch import Scratch\n"
+        "from clawrl_gym.core.files.scratch import Scratch\n"
         "from clawrl_gym.run.command import exit_code_of\n"
         "atexit.register(threading.Event().wait)\n"
         "print(Scratch('test').path, flush=True)\n"
@@ -186,7 +186,7 @@ def test_a_process_whose_cluster_has_no_head_ends_without_waiting_for_ray() -> N
 def test_descendants_are_all_generations_and_all_are_ended() -> None:
     code = (
         "import os, subprocess, sys\n"
-        "from clawrl_gym.core.descendants import descendants, end_descendants\n"
+        "from clawrl_gym.core.processes.descendants import descendants, end_descendants\n"
         "subprocess.Popen(['sh', '-c', 'setsid sh -c \"sleep 1000; true\" & sleep 1000; true'])\n"
         "while len(descendants(os.getpid())) < 4: pass\n"
         "below = descendants(os.getpid())\n"
@@ -200,7 +200,7 @@ def test_descendants_are_all_generations_and_all_are_ended() -> None:
 
 
 def test_ending_descendants_where_there_are_none_does_nothing() -> None:
-    code = "from clawrl_gym.core.descendants import end_descendants; end_descendants(); print('on')"
+    code = "from clawrl_gym.core.processes.descendants import end_descendants; end_descendants(); print('on')"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
     )

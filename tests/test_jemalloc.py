@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from clawrl_gym.core.jemalloc import jemalloc_variables
+from clawrl_gym.core.processes.jemalloc import jemalloc_variables
 
 _MAPS = "print(open('/proc/self/maps').read())"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clawrl_gym.judge.speech import Speech
+from clawrl_gym.judge.signals.speech import Speech
 from tests.answers import LANGUAGES
 from tests.fakes_judge import RulesAlone, shipped_rules
 

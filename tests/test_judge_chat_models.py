@@ -17,9 +17,9 @@ from clawrl_gym.core.errors import (
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.inference.fleet import Fleet
 from clawrl_gym.inference.generation import Generation
-from clawrl_gym.judge.chat_models import Completion, HttpChatModel, PolicyChatModel
-from clawrl_gym.judge.endpoint import MAX_ANSWER_BYTES, JudgeEndpoint
-from clawrl_gym.judge.votes import parse_vote
+from clawrl_gym.judge.models.chat_models import Completion, HttpChatModel, PolicyChatModel
+from clawrl_gym.judge.models.endpoint import MAX_ANSWER_BYTES, JudgeEndpoint
+from clawrl_gym.judge.models.votes import parse_vote
 from tests.fakes import FakePolicy
 from tests.fakes_judge import completion, judge_server, user
 from tests.waiting import until

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawrl_gym.config import HintConfig
-from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.hints import choose, fault, parse_hint
+from clawrl_gym.judge.models.chat_models import Completion
 from clawrl_gym.judge.rule_hints import hint_of_report, hint_of_words
 from tests.fakes_judge import hint_answer, whole
 

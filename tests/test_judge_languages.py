@@ -8,10 +8,10 @@ import time
 import pytest
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.judge import language
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.judge.speech import Speech
+from clawrl_gym.judge.signals import language
+from clawrl_gym.judge.signals.speech import Speech
 from tests.answers import (
     HALVES,
     LANGUAGES,

@@ -9,8 +9,8 @@ import pytest
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, PolicyUnavailable, RequestError
 from clawrl_gym.core.types import Verdict
-from clawrl_gym.judge.chat_models import Completion, HttpChatModel
 from clawrl_gym.judge.model import ModelJudge
+from clawrl_gym.judge.models.chat_models import Completion, HttpChatModel
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.judge.verdicts import VerdictMaker
 from tests.fakes_judge import (

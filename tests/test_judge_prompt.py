@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawrl_gym.judge.prompt import as_data, case_text
+from clawrl_gym.judge.models.prompt import as_data, case_text
 from tests.fakes_judge import a_case, user
 
 TOKENS = """

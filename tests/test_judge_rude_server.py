@@ -12,10 +12,10 @@ import pytest
 
 from clawrl_gym.core.errors import ContextError, PolicyError, PolicyUnavailable, RequestError
 from clawrl_gym.core.types import Message
-from clawrl_gym.judge.chat_models import Completion, HttpChatModel
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.model import ModelJudge
-from clawrl_gym.judge.votes import parse_vote
+from clawrl_gym.judge.models.chat_models import Completion, HttpChatModel
+from clawrl_gym.judge.models.votes import parse_vote
 from tests.fakes_judge import completion, judge_server, model_judge, reply, user
 
 ASKED: list[Message] = [user("the case")]

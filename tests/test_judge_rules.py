@@ -17,7 +17,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Message, Verdict
 from clawrl_gym.judge.interface import Case, CaseBuilder
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.judge.user_rules import own_words, restates
+from clawrl_gym.judge.signals.user_rules import own_words, restates
 from clawrl_gym.judge.verdicts import VerdictMaker
 from tests.fakes_judge import a_turn, reply, shipped_rules, tool, user
 from tests.narrow import plain_text

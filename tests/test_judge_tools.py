@@ -18,8 +18,8 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Message, Verdict
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.judge.tool_rules import ToolRules, ToolUse
-from clawrl_gym.trainers.binary import Binary
+from clawrl_gym.judge.signals.tool_rules import ToolRules, ToolUse
+from clawrl_gym.trainers.algorithms.binary import Binary
 from tests.fakes_judge import reply, shipped_rules, tool, user
 from tests.test_binary import group, segment
 from tests.tool_results import ToolResult, of_list, rule_judge, value_of

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from clawrl_gym.judge.chat_models import Completion
-from clawrl_gym.judge.votes import gather_until, is_certain, majority, parse_vote
+from clawrl_gym.judge.models.chat_models import Completion
+from clawrl_gym.judge.models.votes import gather_until, is_certain, majority, parse_vote
 from tests.fakes_judge import whole
 
 

@@ -10,7 +10,7 @@ from clawrl_gym.config import KindRule, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Message, TurnKind
-from clawrl_gym.gateway.identify import Identifier, KindRules, Origin, TransientBlocks
+from clawrl_gym.gateway.wire.identify import Identifier, KindRules, Origin, TransientBlocks
 from tests.recordings import CLIENT_NAMES, CLIENTS, NAMES, recorded, shipped
 
 SIDE = {

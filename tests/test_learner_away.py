@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.core.transfer import manifest_of, receive, send
+from clawrl_gym.core.files.transfer import manifest_of, receive, send
+from clawrl_gym.core.files.whole_folder import begin_folder, end_folder
 from clawrl_gym.core.types import Sample
-from clawrl_gym.core.whole_folder import begin_folder, end_folder
 from clawrl_gym.inference.models.source import ModelSource, source_of
-from clawrl_gym.trainers.actor import LearnerActor, LearnerAway, LearnerSetup, files_below
 from clawrl_gym.trainers.sample_batch import SampleBatch
 from clawrl_gym.trainers.simulated import SimulatedLearner
+from clawrl_gym.trainers.updates.actor import LearnerActor, LearnerAway, LearnerSetup, files_below
 from tests.tiny_models import write_safetensors
 
 

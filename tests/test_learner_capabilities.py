@@ -13,8 +13,8 @@ from clawrl_gym.preflight.adapters import served_adapter, serving_problems
 from clawrl_gym.preflight.learner_demands import unmet_by_learner, unseen_by_learner
 from clawrl_gym.preflight.requirements import learns
 from clawrl_gym.trainers.capabilities import LearnerCapabilities, capabilities_of
-from clawrl_gym.trainers.guard import Review, guard_of
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Review, guard_of
 from tests.own_learners import Reads
 
 BARE = "tests.own_learners:Bare"

@@ -14,10 +14,10 @@ from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.plugins import LEARNERS, LOSSES
 from clawrl_gym.core.types import Sample
 from clawrl_gym.inference.models.shipped import shipped_dir
-from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.models.packing import make_packs
 from clawrl_gym.trainers.objectives import objectives
-from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.simulated import SimulatedLearner
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.distill_samples import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import VOCAB, make_samples, write_tiny_qwen3
 from tests.tiny_models import make_random_model

@@ -12,8 +12,8 @@ import torch
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample
-from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.limits import FiniteGradients, memory_errors
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 
 LENGTHS = [5, 30, 17, 4]

@@ -17,9 +17,9 @@ from aiohttp import web
 import clawrl_gym as cg
 from clawrl_gym.cluster.environments import Worker
 from clawrl_gym.config import AgentConfig
-from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.pool import EpisodeRunner
-from clawrl_gym.rollout.stage import Stage
+from clawrl_gym.rollout.collection.pool import EpisodeRunner
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.stage import Stage
 from clawrl_gym.run.blocking import run_blocking
 
 HEAVY = {"torch", "ray", "vllm", "transformers", "playwright", "aiohttp", "hydra"}

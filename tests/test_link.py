@@ -12,8 +12,8 @@ import pytest
 from clawrl_gym.core.errors import PolicyError, ReplyTimeout, RequestError
 from clawrl_gym.core.link import LARGEST_BODY_BYTES, PATH, AnswerHead, Outbox, messages_of
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
-from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.chat import GatewayChat, PolicyAddress
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
 from tests.gateway_rig import HELLO, Bench, user
 from tests.waiting import until
 

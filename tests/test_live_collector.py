@@ -18,13 +18,13 @@ from clawrl_gym.core.types import INTERRUPTED, Sample, Turn, Verdict
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.rollout.live_collector import LiveCollector
+from clawrl_gym.rollout.collection.live_collector import LiveCollector
 from clawrl_gym.store import Store, UpdateRow
-from clawrl_gym.trainers.algorithm import Algorithm
+from clawrl_gym.trainers.algorithms.algorithm import Algorithm
+from clawrl_gym.trainers.algorithms.binary import Binary
+from clawrl_gym.trainers.algorithms.hybrid import Hybrid
+from clawrl_gym.trainers.algorithms.opd import Opd
 from clawrl_gym.trainers.batch_queue import BatchQueue
-from clawrl_gym.trainers.binary import Binary
-from clawrl_gym.trainers.hybrid import Hybrid
-from clawrl_gym.trainers.opd import Opd
 from clawrl_gym.trainers.user_queues import UserQueues
 from tests.fakes import FakePolicy, decode
 from tests.fakes_judge import a_turn, live_session, shipped_rules, stored, user

@@ -25,7 +25,7 @@ from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.graph import Branch
-from clawrl_gym.gateway.identify import TransientBlocks
+from clawrl_gym.gateway.wire.identify import TransientBlocks
 from clawrl_gym.store import Store
 from tests.recordings import conversation, recorded, shipped
 from tests.talk import Talk

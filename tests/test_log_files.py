@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core.log_files import files_of_log, is_full_file, rotate_program_log
+from clawrl_gym.core.files.log_files import files_of_log, is_full_file, rotate_program_log
 from clawrl_gym.inference.vllm.server_log import ServerLog
 
 WRITER = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"

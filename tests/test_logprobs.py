@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clawrl_gym.trainers.logprobs import MAX_LOGITS, Head, logprobs_of
+from clawrl_gym.trainers.models.logprobs import MAX_LOGITS, Head, logprobs_of
 
 M, H, V, K = 23, 16, 50, 4
 

@@ -13,11 +13,11 @@ from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.inference.weights.checkpoints import list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
-from clawrl_gym.trainers.guard import Decision, Guard
-from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, Refused, TrainLoop, Update
-from clawrl_gym.trainers.retention import Retention
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Decision, Guard
+from clawrl_gym.trainers.versions.kept_versions import KeptVersions
+from clawrl_gym.trainers.versions.retention import Retention
 from tests.waiting import until
 
 

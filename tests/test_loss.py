@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.plugins import LOSSES
-from clawrl_gym.trainers.loss import (
+from clawrl_gym.trainers.losses.loss import (
     k1,
     k2,
     k3,
@@ -20,7 +20,7 @@ from clawrl_gym.trainers.loss import (
     truncated_importance,
 )
 from clawrl_gym.trainers.losses.ppo import Clipping, clipped_surrogate
-from clawrl_gym.trainers.token_loss import ratio
+from clawrl_gym.trainers.losses.token_loss import ratio
 from tests.loss_settings import loss_settings, settings_of
 from tests.reference import formulas
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from clawrl_gym.trainers.distillation import topk_divergence
-from clawrl_gym.trainers.loss import policy_loss
 from clawrl_gym.trainers.losses.gspo import sequence_ratio
+from clawrl_gym.trainers.losses.loss import policy_loss
+from clawrl_gym.trainers.models.distillation import topk_divergence
 from tests.loss_settings import inputs, loss_settings
 
 M = 12

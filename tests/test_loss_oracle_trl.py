@@ -11,10 +11,10 @@ import torch
 
 from clawrl_gym.core.types import Episode, Group, Sample, StopReason, TaskRef
 from clawrl_gym.dialogue.merging import Segment
-from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.trainers.loss import LossSettings, policy_loss
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.algorithms.grpo import Grpo
+from clawrl_gym.trainers.losses.loss import LossSettings, policy_loss
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
 from tests.loss_settings import loss_settings, settings_of
 from tests.reference.tiny_model import VOCAB, write_tiny_qwen3
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.config import LossConfig
-from clawrl_gym.trainers.loss import policy_loss
-from clawrl_gym.trainers.loss_function import build_loss
 from clawrl_gym.trainers.losses.dppo import binary_kl, total_variation
+from clawrl_gym.trainers.losses.loss import policy_loss
+from clawrl_gym.trainers.losses.loss_function import build_loss
 from tests.loss_settings import inputs, settings_of
 from tests.reference import formulas
 

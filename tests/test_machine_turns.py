@@ -12,8 +12,8 @@ import yaml
 from clawrl_gym.config import KindRule, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Message
-from clawrl_gym.gateway.identify import KindRules
-from clawrl_gym.gateway.machine_turns import MachineTurns
+from clawrl_gym.gateway.sessions.machine_turns import MachineTurns
+from clawrl_gym.gateway.wire.identify import KindRules
 from clawrl_gym.run.serve import machine_turns_in_words
 from tests.recordings import shipped
 from tests.test_sessions import assistant, make_turn, user

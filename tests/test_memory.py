@@ -13,12 +13,12 @@ import pytest
 from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
-from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.collection.pool import WorkerRetired
+from clawrl_gym.rollout.collection.worker import RolloutWorker
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.stage import one_stage
 from clawrl_gym.rollout.memory import Cure, MemoryWatch, resident_bytes
-from clawrl_gym.rollout.pool import WorkerRetired
-from clawrl_gym.rollout.stage import one_stage
-from clawrl_gym.rollout.worker import RolloutWorker
 
 MIB = 1 << 20
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, StoreError
-from clawrl_gym.core.jsonl import JsonLines, read_json_lines
-from clawrl_gym.core.log_files import files_of_log
+from clawrl_gym.core.files.jsonl import JsonLines, read_json_lines
+from clawrl_gym.core.files.log_files import files_of_log
 from clawrl_gym.core.metrics import (
     METRICS_FILE,
     TIMELINE_FILE,

@@ -21,17 +21,17 @@ from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef, Verdict
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.preflight.preflight import preflight_training
-from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.collection.mixture import Mixture
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.worker import RolloutWorker
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.stage import Stage, limits_of, resources_of
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.mixture import Mixture
-from clawrl_gym.rollout.stage import Stage, limits_of, resources_of
-from clawrl_gym.rollout.task_sampler import TaskSampler
-from clawrl_gym.rollout.worker import RolloutWorker
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.model_card import model_card
-from clawrl_gym.trainers.binary import Binary
+from clawrl_gym.trainers.algorithms.binary import Binary
 from clawrl_gym.ui.report import facts, write_report
 from clawrl_gym.ui.run_data import read_run
 from clawrl_gym.ui.state import RunState

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from clawrl_gym.core.types import Sample
-from clawrl_gym.trainers.logprobs import MAX_LOGITS
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models.logprobs import MAX_LOGITS
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 
 LENGTHS = [5, 30, 17, 4, 17, 60, 9, 28]

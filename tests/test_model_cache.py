@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import TransferError
-from clawrl_gym.core.transfer import Manifest, manifest_of, send
+from clawrl_gym.core.files.transfer import Manifest, manifest_of, send
 from clawrl_gym.inference.weights.cache import ModelCache
 
 

@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Sample
-from clawrl_gym.trainers import adapter, nf4
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models import adapter, nf4
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 
 LENGTHS = [5, 30, 17, 4]

@@ -14,16 +14,16 @@ from clawrl_gym.core.metrics import NO_GRADIENT, Timeline
 from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason, TaskRef, Verdict
 from clawrl_gym.dialogue.merging import Segment
 from clawrl_gym.store import Store
-from clawrl_gym.trainers.algorithm import Algorithm
+from clawrl_gym.trainers.algorithms.algorithm import Algorithm
+from clawrl_gym.trainers.algorithms.binary import Binary
+from clawrl_gym.trainers.algorithms.grpo import Grpo
+from clawrl_gym.trainers.algorithms.hybrid import Hybrid
+from clawrl_gym.trainers.algorithms.opd import Opd
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, has_signal
-from clawrl_gym.trainers.binary import Binary
-from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.trainers.hybrid import Hybrid
-from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.no_gradient import REMEDIES, idle_cause, no_gradient
-from clawrl_gym.trainers.opd import Opd
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.versions.kept_versions import KeptVersions
 
 
 def sample(advantage: float = 1.0, version: int = 0) -> Sample:

@@ -15,11 +15,11 @@ from clawrl_gym.core.types import TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.sandbox.room import Room
 from clawrl_gym.envs.spaces import Unicode
-from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.collection.worker import RolloutWorker
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.stage import one_stage
 from clawrl_gym.rollout.notices import Notices
-from clawrl_gym.rollout.stage import one_stage
-from clawrl_gym.rollout.worker import RolloutWorker
 
 
 def plenty() -> int:

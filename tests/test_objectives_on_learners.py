@@ -17,8 +17,8 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample
 from clawrl_gym.inference.weights.adapter_files import BEFORE_NAMES
-from clawrl_gym.trainers import adapter, nf4
-from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.models import adapter, nf4
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.distill_samples import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import write_tiny_qwen3
 

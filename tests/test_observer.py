@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import TIMELINE_FILE, Metrics, Timeline, judged_shares
 from clawrl_gym.core.types import DistilledTurn, Episode, StepStats, StopReason, TaskRef, Verdict
-from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.gateway.prometheus import GatewayStats
+from clawrl_gym.gateway.sessions.machine_turns import MachineTurns
 from clawrl_gym.run.counts import ServingCounts, TrainingCounts
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.trainers.batch_queue import Batch

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 
 LENGTHS = [5, 30, 17, 4]

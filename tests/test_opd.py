@@ -18,11 +18,11 @@ from clawrl_gym.core.types import (
     Verdict,
 )
 from clawrl_gym.dialogue.merging import Segment, merge_turns
-from clawrl_gym.trainers.algorithm import Algorithm, build_algorithm
-from clawrl_gym.trainers.binary import Binary
-from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.trainers.hybrid import Hybrid
-from clawrl_gym.trainers.opd import Opd
+from clawrl_gym.trainers.algorithms.algorithm import Algorithm, build_algorithm
+from clawrl_gym.trainers.algorithms.binary import Binary
+from clawrl_gym.trainers.algorithms.grpo import Grpo
+from clawrl_gym.trainers.algorithms.hybrid import Hybrid
+from clawrl_gym.trainers.algorithms.opd import Opd
 from tests.fakes_judge import a_turn
 
 TASK = TaskRef(None, 0, "train")

@@ -9,7 +9,7 @@ import pytest
 
 import clawrl_gym as cg
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.inference.capabilities import EngineCapabilities
 from clawrl_gym.preflight.preflight import (

@@ -22,10 +22,10 @@ from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.plugins import LOSSES
 from clawrl_gym.preflight.preflight import preflight_training
 from clawrl_gym.run_folder.folder import RunFolder
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.loss_function import LossFunction, build_loss
-from clawrl_gym.trainers.loss_trial import try_loss
-from clawrl_gym.trainers.token_loss import LossInputs, TokenLoss
+from clawrl_gym.trainers.losses.loss_function import LossFunction, build_loss
+from clawrl_gym.trainers.losses.loss_trial import try_loss
+from clawrl_gym.trainers.losses.token_loss import LossInputs, TokenLoss
+from clawrl_gym.trainers.updates.learner import Learner
 from examples.own_loss import Options, tapered
 from tests.loss_settings import inputs
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3

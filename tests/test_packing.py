@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clawrl_gym.core.errors import TrainerError
-from clawrl_gym.trainers.packing import (
+from clawrl_gym.trainers.models.packing import (
     TeacherScores,
     count_sequences,
     count_tokens,

@@ -1,6 +1,6 @@
 from itertools import islice
 
-from clawrl_gym.core.pauses import growing_pauses_s
+from clawrl_gym.core.processes.pauses import growing_pauses_s
 
 
 def test_each_pause_is_twice_the_one_before_up_to_the_longest() -> None:

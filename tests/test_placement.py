@@ -21,7 +21,7 @@ from clawrl_gym.inference.vllm.engine import VllmEngine
 from clawrl_gym.inference.vllm.server import PolicyServer
 from clawrl_gym.preflight.gpu_fit import GpuFit, fit_gpu, gpu_fit_lines
 from clawrl_gym.recipe.configure import load_config
-from clawrl_gym.trainers.actor import LearnerSetup
+from clawrl_gym.trainers.updates.actor import LearnerSetup
 
 APART = "learner.placement=apart"
 

@@ -24,10 +24,10 @@ from clawrl_gym.core.plugins import (
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.recipe.configure import load_config
-from clawrl_gym.rollout.stage import one_stage
-from clawrl_gym.rollout.worker import build_agent, plugins_of
+from clawrl_gym.rollout.collection.worker import build_agent, plugins_of
+from clawrl_gym.rollout.episodes.stage import one_stage
 from clawrl_gym.run_folder.folder import RunFolder
-from clawrl_gym.trainers.algorithm import build_algorithm
+from clawrl_gym.trainers.algorithms.algorithm import build_algorithm
 from clawrl_gym.trainers.objectives import POLICY_GRADIENT, objectives
 from tests import outside
 
@@ -144,7 +144,7 @@ def test_an_algorithm_weighs_single_tokens_down_to_the_sample() -> None:
 
 
 def test_a_list_of_the_wrong_length_is_an_error_that_says_both() -> None:
-    from clawrl_gym.trainers.algorithm import TurnWeights, make_sample
+    from clawrl_gym.trainers.algorithms.algorithm import TurnWeights, make_sample
     from tests.test_opd import READ, group, segment
 
     (episode,) = group(1.0).episodes_G
@@ -177,7 +177,7 @@ def test_a_sandbox_of_ones_own_is_opened() -> None:
 
 
 def test_a_kind_of_environments_from_a_package_is_composed_drawn_and_played() -> None:
-    from clawrl_gym.rollout.task_sampler import TaskSampler
+    from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 
     for choice in ("env=echo", "env=outside_kind:EchoConfig", "env.type=echo"):
         config = compose("train", ["env=gym", choice] if "type" in choice else [choice], RunConfig)
@@ -215,8 +215,8 @@ def test_a_plug_in_that_differs_between_processes_is_told(package: Path) -> None
 
 
 async def test_a_worker_with_another_plug_in_does_not_start(package: Path) -> None:
-    from clawrl_gym.rollout.chat import PolicyAddress
-    from clawrl_gym.rollout.worker import RolloutWorker
+    from clawrl_gym.rollout.collection.worker import RolloutWorker
+    from clawrl_gym.rollout.episodes.chat import PolicyAddress
 
     config = configured("agent=mine")
     driver = plugins_of(one_stage(config.env, config.agent))
@@ -236,10 +236,10 @@ async def test_a_kind_of_another_package_is_played_by_a_worker() -> None:
     from aiohttp import web
     from aiohttp.test_utils import TestServer
 
-    from clawrl_gym.rollout.chat import PolicyAddress
-    from clawrl_gym.rollout.episode import EpisodeSpec
-    from clawrl_gym.rollout.task_sampler import TaskSampler
-    from clawrl_gym.rollout.worker import RolloutWorker
+    from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+    from clawrl_gym.rollout.collection.worker import RolloutWorker
+    from clawrl_gym.rollout.episodes.chat import PolicyAddress
+    from clawrl_gym.rollout.episodes.episode import EpisodeSpec
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.json()
@@ -265,7 +265,7 @@ async def test_a_kind_of_another_package_is_played_by_a_worker() -> None:
 async def test_a_ray_worker_that_has_another_plug_in_is_one_clear_line(package: Path) -> None:
     from clawrl_gym.cluster.cluster import Cluster
     from clawrl_gym.cluster.ray_worker import RayWorker
-    from clawrl_gym.rollout.chat import PolicyAddress
+    from clawrl_gym.rollout.episodes.chat import PolicyAddress
 
     config = configured("agent=mine")
     ray = Cluster()

@@ -15,7 +15,7 @@ from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.plugins import JUDGES
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.preflight.judge import check_judge
-from clawrl_gym.trainers.algorithm import build_algorithm
+from clawrl_gym.trainers.algorithms.algorithm import build_algorithm
 from tests.fakes_judge import a_turn
 
 CLASSES = """
@@ -206,7 +206,7 @@ def test_options_come_back_from_plain_values() -> None:
 
 
 def test_a_kind_of_environments_without_tasks_or_screen_is_told() -> None:
-    from clawrl_gym.rollout.task_sampler import TaskSampler
+    from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 
     with pytest.raises(ConfigError, match="holds no task with these options"):
         TaskSampler.of(configured("env=wrong_seams:Empty").env, 0)

@@ -17,7 +17,7 @@ from tests.waiting import until
 
 CHILD = """
 import os, socket, sys, time
-from clawrl_gym.core.descendants import forks_die_with_parent
+from clawrl_gym.core.processes.descendants import forks_die_with_parent
 from clawrl_gym.inference.vllm.process import FORKSERVER_VARIABLE, forked_for
 if sys.argv[1] == "broken":
     sys.exit(7)

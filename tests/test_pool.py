@@ -11,9 +11,9 @@ import pytest
 from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.errors import ClawError, EnvError, PolicyError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
-from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
-from clawrl_gym.rollout.group import run_group
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool, WorkerRetired
+from clawrl_gym.rollout.collection.group import run_group
+from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerPool, WorkerRetired
+from clawrl_gym.rollout.episodes.episode import EpisodeLimits, EpisodeSpec
 from tests.virtual_time import run_in_virtual_time
 
 TASK = TaskRef("a", 0, "train")

@@ -15,7 +15,7 @@ import yaml
 import clawrl_gym as cg
 from clawrl_gym import bench, evaluate, serve, train
 from clawrl_gym.config import PolicyConfig, ServeConfig
-from clawrl_gym.core.folder_lock import LOCK_FILE
+from clawrl_gym.core.files.folder_lock import LOCK_FILE
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.inference.models.memory import EngineMemory
 from clawrl_gym.inference.models.servable import model_problems
@@ -25,12 +25,12 @@ from clawrl_gym.preflight.contradictions import missing_hints
 from clawrl_gym.preflight.dry_run import plan_lines
 from clawrl_gym.preflight.preflight import measured_tasks, preflight_serving, preflight_training
 from clawrl_gym.preflight.requirements import Requirements, memory_problems, requirements_of
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 from clawrl_gym.run.train import train as run_train
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.store import Store
-from clawrl_gym.trainers.algorithm import build_algorithm
-from clawrl_gym.trainers.memory import LearnerMemory
+from clawrl_gym.trainers.algorithms.algorithm import build_algorithm
+from clawrl_gym.trainers.models.memory import LearnerMemory
 
 MAINS = {"train": train.main, "serve": serve.main, "evaluate": evaluate.main, "bench": bench.main}
 TINY = shipped_dir("tiny")

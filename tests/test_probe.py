@@ -289,7 +289,7 @@ def test_a_runs_start_names_the_environment_in_every_line() -> None:
 
 
 def test_held_out_draws_of_ones_own_tasks_are_held_out() -> None:
-    from clawrl_gym.rollout.task_sampler import TaskSampler
+    from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 
     sampler = TaskSampler.of(of("Held"), seed=1)
     heldout = sampler.heldout(20)

@@ -11,7 +11,7 @@ from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.inference.weights.probe import Probe, Reading
 from clawrl_gym.run.weight_checks import WeightChecks, computes_exactly
-from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 from tests.test_adapter import make_learner, rewarded
 

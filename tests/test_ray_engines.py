@@ -27,8 +27,8 @@ from clawrl_gym.inference.servers import PolicyServers
 from clawrl_gym.inference.transfer_store import TransferStore
 from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.run.engines import ClusterEngines
-from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.actor import LearnerSetup
 from tests.stub_engine import StubEngine, digest
 from tests.tiny_models import write_safetensors
 from tests.waiting import until

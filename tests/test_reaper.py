@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from clawrl_gym.core.reaper import Reaper, end_all_of
+from clawrl_gym.core.processes.reaper import Reaper, end_all_of
 
 ROOT = Path(__file__).resolve().parents[1]
 OWNER = """
 import subprocess, sys, time
 from pathlib import Path
-from clawrl_gym.core.reaper import Reaper
+from clawrl_gym.core.processes.reaper import Reaper
 folder = Path(sys.argv[1])
 Reaper(folder)
 code = "import sys, time; log = open(sys.argv[1], 'w'); print(flush=True); time.sleep(1000)"

@@ -13,7 +13,7 @@ import pytest
 
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.remote_folder import RemoteFolder
+from clawrl_gym.core.files.remote_folder import RemoteFolder
 from clawrl_gym.inference.weights.checkpoints import checkpoint_dir
 from clawrl_gym.run_folder import remote_checkpoints
 from clawrl_gym.run_folder.folder import RunFolder

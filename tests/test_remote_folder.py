@@ -11,8 +11,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from clawrl_gym.core.errors import ConfigError, TransferError
-from clawrl_gym.core.remote_folder import MANIFEST, RemoteFolder
-from clawrl_gym.core.transfer import manifest_of
+from clawrl_gym.core.files.remote_folder import MANIFEST, RemoteFolder
+from clawrl_gym.core.files.transfer import manifest_of
 from tests.remote_files import FaultyFileSystem, memory_address, register_faulty
 
 

@@ -11,7 +11,7 @@ import pytest
 import clawrl_gym as cg
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.remote_folder import RemoteFolder
+from clawrl_gym.core.files.remote_folder import RemoteFolder
 from clawrl_gym.export import main
 from clawrl_gym.inference.models.resolve import find_model, is_shipped, resolve_model
 from clawrl_gym.inference.models.shipped import shipped_dir

@@ -18,9 +18,9 @@ from openai.types import completion_create_params as text_params
 from openai.types.chat import completion_create_params as chat_params
 
 from clawrl_gym.config import SamplingConfig
-from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.request_fields import REFUSED, TEMPLATE_ARGUMENTS, WITHOUT_EFFECT
-from clawrl_gym.gateway.requests import ChatRequest, CompletionRequest, parse_as
+from clawrl_gym.gateway.wire.refusals import Refusal
+from clawrl_gym.gateway.wire.request_fields import REFUSED, TEMPLATE_ARGUMENTS, WITHOUT_EFFECT
+from clawrl_gym.gateway.wire.requests import ChatRequest, CompletionRequest, parse_as
 from clawrl_gym.inference.generation import Sampling
 from clawrl_gym.inference.vllm.wire import sampling_params
 from tests.gateway_rig import HELLO, Bench, text_of

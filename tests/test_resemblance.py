@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.judge import resemblance
 from clawrl_gym.judge.chain import ChainJudge
-from clawrl_gym.judge.concepts import concepts
-from clawrl_gym.judge.phrases import phrases
-from clawrl_gym.judge.resemblance import (
+from clawrl_gym.judge.signals import resemblance
+from clawrl_gym.judge.signals.concepts import concepts
+from clawrl_gym.judge.signals.phrases import phrases
+from clawrl_gym.judge.signals.resemblance import (
     COMPLAINT,
     COMPLAINT_AFTER_QUESTION,
     COMPLAINT_BY_RULE,
@@ -26,10 +26,10 @@ from clawrl_gym.judge.resemblance import (
     compared,
     features_of,
 )
-from clawrl_gym.judge.speech import Speech
-from clawrl_gym.judge.spelling import spelt
-from clawrl_gym.judge.taken_up import taken_up
-from clawrl_gym.judge.user_rules import Hit
+from clawrl_gym.judge.signals.speech import Speech
+from clawrl_gym.judge.signals.spelling import spelt
+from clawrl_gym.judge.signals.taken_up import taken_up
+from clawrl_gym.judge.signals.user_rules import Hit
 from tests.answers import HALVES, LANGUAGES, answers
 from tests.fakes_judge import shipped_rules
 from tools.complaints.recipe import Answer, combinations, fitted

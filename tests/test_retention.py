@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import ConfigError, StoreError
-from clawrl_gym.core.whole_folder import link_folder
+from clawrl_gym.core.files.whole_folder import link_folder
 from clawrl_gym.inference.weights.checkpoints import list_checkpoints
-from clawrl_gym.trainers.retention import Kept, Retention, kept_by_age, pin, read_pins, unpin
+from clawrl_gym.trainers.versions.retention import (
+    Kept,
+    Retention,
+    kept_by_age,
+    pin,
+    read_pins,
+    unpin,
+)
 
 NOON_S = time.mktime((2026, 3, 12, 12, 0, 0, 0, 0, -1))
 DAY_S = 86_400.0

@@ -12,11 +12,11 @@ from clawrl_gym.core.errors import AgentFault, ContextError, ReplyTimeout, Reque
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
 from clawrl_gym.envs.task_env import TaskEnv
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
-from clawrl_gym.rollout.episode import Bounds, EpisodeLimits, EpisodeSpec, run_episode
+from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.episodes.episode import Bounds, EpisodeLimits, EpisodeSpec, run_episode
+from clawrl_gym.rollout.episodes.floors import RewardFloors
 from clawrl_gym.rollout.evaluation import evaluate
-from clawrl_gym.rollout.floors import RewardFloors
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
-from clawrl_gym.trainers.advantage import group_advantages
+from clawrl_gym.trainers.algorithms.advantage import group_advantages
 from tests.test_episode import ScriptedChat, in_place
 
 TURNS = 6

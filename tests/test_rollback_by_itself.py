@@ -20,20 +20,20 @@ import pytest
 from clawrl_gym.config import LearnerConfig, LiveConfig
 from clawrl_gym.core.metrics import REFUSED, RETURNED_TO, Timeline
 from clawrl_gym.core.types import Sample, StepStats, Turn, Verdict
-from clawrl_gym.rollout.live_collector import LiveCollector
+from clawrl_gym.rollout.collection.live_collector import LiveCollector
 from clawrl_gym.serving.complaint_watch import COMPLAINTS_FILE, ComplaintWatch
 from clawrl_gym.store import JudgedTurn, SessionRow, Store
+from clawrl_gym.trainers.algorithms.binary import Binary
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
-from clawrl_gym.trainers.binary import Binary
-from clawrl_gym.trainers.canaries import CANARIES_FILE, Canaries, Exchange
-from clawrl_gym.trainers.complaints import Complaints
-from clawrl_gym.trainers.guard import Guard, Review
-from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
-from clawrl_gym.trainers.retention import Retention
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.canaries import CANARIES_FILE, Canaries, Exchange
+from clawrl_gym.trainers.updates.guard import Guard, Review
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
+from clawrl_gym.trainers.versions.complaints import Complaints
+from clawrl_gym.trainers.versions.kept_versions import KeptVersions
+from clawrl_gym.trainers.versions.retention import Retention
 from tests.waiting import until
 
 PEOPLE = ("", "anna", "ben", "cleo")

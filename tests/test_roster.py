@@ -13,9 +13,9 @@ from clawrl_gym.cluster.roster import Roster
 from clawrl_gym.core.errors import ConfigError, ConfigErrors, EnvError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
-from clawrl_gym.rollout.stage import Stages, one_stage
+from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.stage import Stages, one_stage
 from tests.waiting import until
 
 STAGES = one_stage(TerminalEnvConfig())

@@ -16,7 +16,7 @@ import pytest
 from clawrl_gym.config import EvaluateConfig, GatewayConfig, RunConfig, ServeConfig
 from clawrl_gym.config.run import RunFolderConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.folder_lock import LOCK_FILE
+from clawrl_gym.core.files.folder_lock import LOCK_FILE
 from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.run.services import RunServices
 from clawrl_gym.run_folder.folder import (

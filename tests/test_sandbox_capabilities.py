@@ -16,9 +16,9 @@ from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.env import TerminalEnv
-from clawrl_gym.envs.terminal.machine_request import MachineRequest, SandboxFeatures
+from clawrl_gym.envs.terminal.folders.machine_request import MachineRequest, SandboxFeatures
+from clawrl_gym.envs.terminal.folders.task_folder import TaskFolder
 from clawrl_gym.envs.terminal.source import open_source
-from clawrl_gym.envs.terminal.task_folder import TaskFolder
 from tests.terminal_fakes import MemoryOpener
 
 PLAIN = "tests.own_sandbox:FolderSandbox"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core.scratch import Scratch, sweep
+from clawrl_gym.core.files.scratch import Scratch, sweep
 
 ROOT = Path(__file__).resolve().parents[1]
 HOLDS = """
 import sys, time
 from pathlib import Path
-from clawrl_gym.core.scratch import Scratch
+from clawrl_gym.core.files.scratch import Scratch
 scratch = Scratch("x", Path(sys.argv[1]))
 (scratch.path / "file").write_text("x")
 print(scratch.path, flush=True)
@@ -78,7 +78,7 @@ def test_a_fork_that_ends_takes_nothing_with_it(tmp_path: Path) -> None:
 
 
 def test_a_signal_that_ends_the_process_at_once_leaves_nothing(tmp_path: Path) -> None:
-    ends = "from clawrl_gym.core.interrupt import INTERRUPTS; INTERRUPTS.catch(); time.sleep(1000)"
+    ends = "from clawrl_gym.core.processes.interrupt import INTERRUPTS; INTERRUPTS.catch(); time.sleep(1000)"
     process, folder = started(tmp_path, f"{ends}\n")
     while not _catches(process.pid):
         assert process.poll() is None

@@ -9,8 +9,8 @@ from clawrl_gym.core.provenance import read_starts, record_notes
 from clawrl_gym.envs.selection import LeftOut, Selection, select, selection_of
 from clawrl_gym.envs.terminal.__main__ import _arguments, _make
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
-from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
+from clawrl_gym.envs.terminal.folders.folder_tasks import FolderTasks
+from clawrl_gym.envs.terminal.folders.machine_request import SandboxFeatures
 from clawrl_gym.envs.validate import main
 from tests.terminal_folders import APART, HELLO, write
 

@@ -21,7 +21,7 @@ from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.inference.fleet import Fleet
 from clawrl_gym.inference.weights.checkpoints import WEIGHTS
-from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.run.serve import Service
 from clawrl_gym.run.services import RunServices

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.types import Message
-from clawrl_gym.rollout.chat import EVALUATION_HEADER, EndpointChat, PolicyAddress
-from clawrl_gym.rollout.live_collector import LiveCollector
+from clawrl_gym.rollout.collection.live_collector import LiveCollector
+from clawrl_gym.rollout.episodes.chat import EVALUATION_HEADER, EndpointChat, PolicyAddress
 from tests.fakes_judge import a_turn
 from tests.gateway_rig import HELLO, Bench, user
 from tests.test_endpoint_chat import SPEC

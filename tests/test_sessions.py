@@ -15,11 +15,11 @@ from clawrl_gym.core.errors import DiskFull, StoreError
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.graph import MAX_TURNS
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.identify import Origin
-from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.requests import Labels
-from clawrl_gym.gateway.session import WARM_TURNS, Session
-from clawrl_gym.gateway.sessions import SessionCache, Sessions
+from clawrl_gym.gateway.sessions.session import WARM_TURNS, Session
+from clawrl_gym.gateway.sessions.sessions import SessionCache, Sessions
+from clawrl_gym.gateway.wire.identify import Origin
+from clawrl_gym.gateway.wire.refusals import Refusal
+from clawrl_gym.gateway.wire.requests import Labels
 from clawrl_gym.store import Store
 from tests.talk import Talk
 

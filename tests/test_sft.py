@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 import clawrl_gym as cg
 from clawrl_gym.core.errors import ConfigError, ConfigErrors, TrainerError
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import Message, Sample, Turn
 from clawrl_gym.dialogue.chats import read_row
 from clawrl_gym.inference.models.renderer import ChatRenderer
@@ -31,7 +31,7 @@ from clawrl_gym.run.sft import SftRun, preflight_sft, sft
 from clawrl_gym.run.sft_data import SftData, SftReader
 from clawrl_gym.sft import main
 from clawrl_gym.store import SessionRow, Store
-from clawrl_gym.trainers.supervised import BatchOrder
+from clawrl_gym.trainers.updates.supervised import BatchOrder
 from tests.pages import ROOT
 from tests.tiny_models import TEMPLATE, make_random_model
 

@@ -12,13 +12,13 @@ import torch
 
 import clawrl_gym as cg
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import Sample
 from clawrl_gym.inference.weights.checkpoints import last_checkpoint
 from clawrl_gym.run.sft_data import SftReader
-from clawrl_gym.trainers.adapter import trained
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.supervised import BatchOrder
+from clawrl_gym.trainers.models.adapter import trained
+from clawrl_gym.trainers.updates.learner import Learner
+from clawrl_gym.trainers.updates.supervised import BatchOrder
 from tests.tiny_models import make_random_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of trl and of what it imports

@@ -12,13 +12,13 @@ import pytest
 
 from clawrl_gym.agents.text import TextAgent
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.core.slow_machine import CpuWaits, ReplyTimes
+from clawrl_gym.core.processes.slow_machine import CpuWaits, ReplyTimes
 from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.shell import waited_for_cpu_s
-from clawrl_gym.rollout.deadline import ActionTimes, Deadline, Waits
-from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
+from clawrl_gym.rollout.episodes.deadline import ActionTimes, Deadline, Waits
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec, PolicyReply, run_episode
 
 
 @dataclass

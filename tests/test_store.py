@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import Group, Message, Sample, TaskRef, Turn, Verdict
 from clawrl_gym.store import SessionRow, Store, StoreReader, UpdateRow
 from clawrl_gym.store.schema import DATABASE_FILE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import Sample
 from clawrl_gym.store import Store
 from tests.test_store import make_group, make_sample, make_turn, make_verdict, update, user

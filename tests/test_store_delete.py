@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import Turn
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.store.deletion import Deletion, digest_of, line_filter

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import Message, Turn
 from clawrl_gym.dialogue.delta import (
     diff_ids,

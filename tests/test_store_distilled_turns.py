@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import DistilledTurn
 from clawrl_gym.store import Store
 from clawrl_gym.store.deletion import Deletion, digest_of, line_filter

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from clawrl_gym.core.errors import DiskFull
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.store import Store
 from tests.test_store import SESSION, make_turn
 

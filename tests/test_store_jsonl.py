@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.jsonl import JsonLines, read_json_lines
+from clawrl_gym.core.files.jsonl import JsonLines, read_json_lines
 
 
 def keep(line: bytes) -> bool:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import Message, Turn, Verdict
 from clawrl_gym.store import SessionRow, Store, StoreReader, effective
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import Compared, Group, Sample
 from clawrl_gym.store import OpenSession, SessionRow, Store, StoreReader, effective
 from tests.test_store import SESSION, make_group, make_sample, make_turn, make_verdict, update, user

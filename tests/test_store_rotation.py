@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.jsonl import RotatedLines, read_json_lines
-from clawrl_gym.core.log_files import files_of_log
+from clawrl_gym.core.files.jsonl import RotatedLines, read_json_lines
+from clawrl_gym.core.files.log_files import files_of_log
 from clawrl_gym.store import Store
 from clawrl_gym.ui.distilled_turns import read_distill_log
 from tests.test_store import make_turn, make_verdict, reply, user

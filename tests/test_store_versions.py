@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import DistillTarget
 from clawrl_gym.store import Store, StoreReader, schema
 from clawrl_gym.store.rows import pack_floats, pack_ints

@@ -9,9 +9,9 @@ from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.swe.agent import SYSTEM, SweAgent, reply_text
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 from clawrl_gym.envs.swe.observation import LONGEST, observation_text
-from clawrl_gym.rollout.worker import build_agent
+from clawrl_gym.envs.swe.rows.instance import SUBMIT_MARK
+from clawrl_gym.rollout.collection.worker import build_agent
 
 
 def action(content: str | None) -> Action | ParseFailure:

@@ -11,7 +11,6 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.selection import LeftOut, Selection
-from clawrl_gym.envs.swe.archive import PackedFile, open_archive, pack
 from clawrl_gym.envs.swe.bugs.attempts import Attempt, Attempts, Setting
 from clawrl_gym.envs.swe.bugs.candidates import Candidates, find_candidates
 from clawrl_gym.envs.swe.bugs.head import Head
@@ -20,7 +19,8 @@ from clawrl_gym.envs.swe.bugs.maker import BugMaker
 from clawrl_gym.envs.swe.bugs.mutations import NOTHING_RETURNED, Mutation
 from clawrl_gym.envs.swe.bugs.suite import Baseline, SuiteRun, TestsHang, measure, script_of
 from clawrl_gym.envs.swe.evaluation import PatchFails
-from clawrl_gym.envs.swe.protected_files import ProtectedFiles
+from clawrl_gym.envs.swe.rows.archive import PackedFile, open_archive, pack
+from clawrl_gym.envs.swe.rows.protected_files import ProtectedFiles
 from clawrl_gym.envs.twins.text import Change
 
 CODE = b"def add(a, b):\n    return a + b\n\n\ndef less(a, b):\n    return a < b and a != 0\n"

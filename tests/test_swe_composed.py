@@ -42,7 +42,7 @@ from clawrl_gym.envs.showcase.swe.corpus.repository import repository_family
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.diff import git_diff
 from clawrl_gym.envs.swe.env import SweEnv
-from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
+from clawrl_gym.envs.swe.rows.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.source import open_source
 from tests.repository_runs import Files, failing_in_node, failing_in_python
 

@@ -18,10 +18,10 @@ from clawrl_gym.envs.showcase.swe.corpus.repository import (
 )
 from clawrl_gym.envs.swe.agent import SweAgent
 from clawrl_gym.envs.swe.diff import git_diff
-from clawrl_gym.envs.swe.instance import SUBMIT_MARK
-from clawrl_gym.envs.swe.logs import grade_log
 from clawrl_gym.envs.swe.modules import module_mounts
-from clawrl_gym.envs.swe.runners import eval_script, modules_for, runner_of
+from clawrl_gym.envs.swe.rows.instance import SUBMIT_MARK
+from clawrl_gym.envs.swe.rows.logs import grade_log
+from clawrl_gym.envs.swe.rows.runners import eval_script, modules_for, runner_of
 from tests.narrow import action
 from tools.tiny_policy.repositories import RepositoryDemonstrations, shown_by
 

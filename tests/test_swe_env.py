@@ -13,8 +13,8 @@ from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
 from clawrl_gym.envs.showcase.swe.corpus import make_instance
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.env import SweEnv, submission_of
-from clawrl_gym.envs.swe.instance import SUBMIT_MARK
-from clawrl_gym.envs.swe.runners import missing_runners
+from clawrl_gym.envs.swe.rows.instance import SUBMIT_MARK
+from clawrl_gym.envs.swe.rows.runners import missing_runners
 
 TASK = "swe-operator-train-000000"
 SANDBOX = {"type": "bubblewrap", "memory_mb": 512, "disk_mb": 256, "pids": 64}
@@ -299,7 +299,7 @@ def test_an_instance_that_lives_in_an_image_needs_docker(env: SweEnv) -> None:
     from dataclasses import replace
 
     from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
-    from clawrl_gym.envs.swe.repository import open_repository
+    from clawrl_gym.envs.swe.rows.repository import open_repository
 
     instance = replace(make_instance(TASK), image="some/image")
     with pytest.raises(TaskError, match="use sandbox=docker"):
@@ -378,7 +378,7 @@ def test_s23_later_history_of_an_image_is_forgotten_and_earlier_tags_stay() -> N
     """S23: `git log --all`, the reflog and packed objects after the base held the gold patch."""
     from clawrl_gym.envs.sandbox.interface import SandboxSpec
     from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
-    from clawrl_gym.envs.swe.repository import Repository, adopt, read_changes
+    from clawrl_gym.envs.swe.rows.repository import Repository, adopt, read_changes
 
     instance = make_instance(TASK)
     with Sandboxes.of(SANDBOX).open(SandboxSpec("/testbed")) as sandbox:  # type: ignore[attr-defined]

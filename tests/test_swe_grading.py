@@ -11,9 +11,9 @@ import pytest
 from clawrl_gym.core.errors import EnvError, NoVerdict, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits, Sandbox
-from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.grading import PatchGrade, grade
-from clawrl_gym.envs.swe.instance import Instance
+from clawrl_gym.envs.swe.rows import script
+from clawrl_gym.envs.swe.rows.instance import Instance
 
 pytestmark = pytest.mark.sandbox
 

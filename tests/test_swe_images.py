@@ -12,12 +12,12 @@ import pytest
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
-from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.grading import grade
-from clawrl_gym.envs.swe.images import image_of, ready_image
-from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.repository import open_repository
+from clawrl_gym.envs.swe.rows import script
+from clawrl_gym.envs.swe.rows.images import image_of, ready_image
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.repository import open_repository
 from clawrl_gym.envs.swe.source import open_source
 
 IMAGE = "clawrl-test/sweb.eval.x86_64.me_1776_shop-1:latest"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import EnvError, TaskError
-from clawrl_gym.envs.swe import logs, script
-from clawrl_gym.envs.swe.instance import Instance
+from clawrl_gym.envs.swe.rows import logs, script
+from clawrl_gym.envs.swe.rows.instance import Instance
 
 INSTANCE = Instance(
     id="shop-1",

@@ -16,7 +16,7 @@ from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.machine import require_package
 from clawrl_gym.envs.swe.modules import MODULES_FOLDER, module_mounts
-from clawrl_gym.envs.swe.runners import missing_runners, modules_for
+from clawrl_gym.envs.swe.rows.runners import missing_runners, modules_for
 from clawrl_gym.envs.validate import main
 from tests.fake_engine import FakeEngine, without_engines
 from tests.sandbox_roots import make_root

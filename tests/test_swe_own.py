@@ -17,7 +17,6 @@ import pytest
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.selection import selection_of
 from clawrl_gym.envs.swe import __main__ as command
-from clawrl_gym.envs.swe.archive import PackedFile, open_archive, pack
 from clawrl_gym.envs.swe.bugs import head
 from clawrl_gym.envs.swe.bugs.head import read_head
 from clawrl_gym.envs.swe.bugs.issue import issue_text
@@ -28,7 +27,8 @@ from clawrl_gym.envs.swe.diff import git_diff
 from clawrl_gym.envs.swe.interpreter import SYSTEM_PYTHON, interpreter_at
 from clawrl_gym.envs.swe.modules import module_mounts
 from clawrl_gym.envs.swe.patch import Patch
-from clawrl_gym.envs.swe.script import END, START
+from clawrl_gym.envs.swe.rows.archive import PackedFile, open_archive, pack
+from clawrl_gym.envs.swe.rows.script import END, START
 from clawrl_gym.envs.swe.source import open_source
 from tests.fake_engine import FakeEngine
 from tests.own_repositories import SHOP, commit, git, make_repository, write_files

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch import PatchRefused
 from clawrl_gym.envs.swe.patch_reader import parse_patch, read_patch
-from clawrl_gym.envs.swe.protected_files import without_tests
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.protected_files import without_tests
 
 ONE = """\
 diff --git a/shop.py b/shop.py

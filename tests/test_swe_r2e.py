@@ -15,17 +15,17 @@ from clawrl_gym.envs.sandbox.interface import Limits, Sandbox
 from clawrl_gym.envs.selection import selection_of
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.evaluation import Evaluations
-from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.logs import grade_log
 from clawrl_gym.envs.swe.modules import module_mounts
 from clawrl_gym.envs.swe.patch import Patch
 from clawrl_gym.envs.swe.patch_reader import parse_patch
-from clawrl_gym.envs.swe.protected_files import without_tests
-from clawrl_gym.envs.swe.r2e import is_r2e, swebench_row
-from clawrl_gym.envs.swe.repository import hide
-from clawrl_gym.envs.swe.row import RowDefaults, instance_of
-from clawrl_gym.envs.swe.runners import runner_of
-from clawrl_gym.envs.swe.script import swebench_log
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.logs import grade_log
+from clawrl_gym.envs.swe.rows.protected_files import without_tests
+from clawrl_gym.envs.swe.rows.r2e import is_r2e, swebench_row
+from clawrl_gym.envs.swe.rows.repository import hide
+from clawrl_gym.envs.swe.rows.row import RowDefaults, instance_of
+from clawrl_gym.envs.swe.rows.runners import runner_of
+from clawrl_gym.envs.swe.rows.script import swebench_log
 from clawrl_gym.envs.swe.source import lives_in_images, open_source
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

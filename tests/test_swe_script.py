@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import EnvError, TaskError
-from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.patch import Patch
 from clawrl_gym.envs.swe.patch_reader import parse_patch
+from clawrl_gym.envs.swe.rows import script
 
 FIFTH = f"#!/bin/bash\nset -uxo pipefail\n: '{script.START}'\n{{command}}\n: '{script.END}'\ntrue\n"
 """As swebench 5 writes them; ends in a command that succeeds whatever the tests did."""

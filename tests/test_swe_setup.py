@@ -10,8 +10,8 @@ import pytest
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits, Sandbox
-from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.setup import set_up
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.setup import set_up
 
 pytestmark = pytest.mark.sandbox
 

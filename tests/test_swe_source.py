@@ -12,12 +12,12 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.selection import selection_of
-from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.images import image_of
-from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch_reader import parse_patch
-from clawrl_gym.envs.swe.row import RowDefaults, instance_of
+from clawrl_gym.envs.swe.rows import script
+from clawrl_gym.envs.swe.rows.images import image_of
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.row import RowDefaults, instance_of
 from clawrl_gym.envs.swe.source import open_source
 from clawrl_gym.envs.verified import verified_commits, verified_row
 

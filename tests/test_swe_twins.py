@@ -11,10 +11,10 @@ import pytest
 from clawrl_gym.envs.showcase.swe.corpus import make_instance
 from clawrl_gym.envs.showcase.swe.corpus.repository import families
 from clawrl_gym.envs.swe.evaluation import PatchFails
-from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch import Patch
 from clawrl_gym.envs.swe.patch_reader import parse_patch
-from clawrl_gym.envs.swe.script import END, START, TestOutput
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.script import END, START, TestOutput
 from clawrl_gym.envs.swe.twin_runs import require_twins_fail, twins_in
 from clawrl_gym.envs.twins.tests import twins_of, with_twins
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.plain_yaml import plain_values
-from clawrl_gym.judge.language import declared
+from clawrl_gym.judge.signals.language import declared
 from tests.answers import LANGUAGES, speech
 from tests.fakes_judge import shipped_rules
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawrl_gym.judge.taken_up import taken_up
+from clawrl_gym.judge.signals.taken_up import taken_up
 
 REQUEST = "Who was the first woman in space, and in which year?"
 REPLY = "The first woman in space was Sally Ride, aboard the shuttle Challenger in 1983."

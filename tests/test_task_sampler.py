@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, EnvError
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 
 
 class Listed(Sequence[str]):

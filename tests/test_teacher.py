@@ -15,9 +15,9 @@ from clawrl_gym.config import DistillationConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.types import DistillTarget, Sample
 from clawrl_gym.inference.models.vocabulary import check_vocabulary
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
-from clawrl_gym.trainers.teacher import Teacher
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
+from clawrl_gym.trainers.updates.teacher import Teacher
 from tests.distill_samples import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import VOCAB, make_samples, write_tiny_qwen3
 from tests.tiny_models import make_random_model

@@ -5,9 +5,9 @@ import pytest
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.terminal.env import TerminalEnv
-from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
-from clawrl_gym.envs.terminal.grading import grade
-from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
+from clawrl_gym.envs.terminal.folders.folder_tasks import FolderTasks
+from clawrl_gym.envs.terminal.folders.grading import grade
+from clawrl_gym.envs.terminal.folders.machine_request import SandboxFeatures
 from tests.terminal_fakes import MemorySandbox
 from tests.terminal_folders import HELLO, load, write
 

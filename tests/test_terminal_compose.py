@@ -1,7 +1,7 @@
 import pytest
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.terminal.compose import read_compose
+from clawrl_gym.envs.terminal.folders.compose import read_compose
 
 KNOWN = {"IMAGE": "", "DIR": "/tests"}
 

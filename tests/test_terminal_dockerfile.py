@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.terminal.dockerfile import CopyStep, RunStep, in_folder, parse
+from clawrl_gym.envs.terminal.folders.dockerfile import CopyStep, RunStep, in_folder, parse
 
 
 def shell(command):

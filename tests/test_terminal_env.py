@@ -18,7 +18,7 @@ from clawrl_gym.envs.terminal.env import (
     single_commands,
 )
 from clawrl_gym.inference.models.shipped import shipped_dir
-from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec, PolicyReply, run_episode
 from tests.terminal_fakes import MemoryOpener
 
 APPEND = "append-train-000000"

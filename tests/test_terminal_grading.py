@@ -5,8 +5,8 @@ from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.terminal.checks import Absent, FileIs
-from clawrl_gym.envs.terminal.grading import SandboxFiles, grade, parse_reward
-from clawrl_gym.envs.terminal.machines import Machines
+from clawrl_gym.envs.terminal.folders.grading import SandboxFiles, grade, parse_reward
+from clawrl_gym.envs.terminal.folders.machines import Machines
 from clawrl_gym.envs.terminal.task import BuildStep, MachineSpec, Task
 from tests.terminal_fakes import MemorySandbox
 

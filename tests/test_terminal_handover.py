@@ -9,11 +9,11 @@ import pytest
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
-from clawrl_gym.envs.terminal.artifacts import Plain, cleaned
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.env import TerminalEnv
-from clawrl_gym.envs.terminal.handover import Surroundings, hand_over
-from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
+from clawrl_gym.envs.terminal.folders.artifacts import Plain, cleaned
+from clawrl_gym.envs.terminal.folders.handover import Surroundings, hand_over
+from clawrl_gym.envs.terminal.folders.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.steering import (
     has_settings_of_runners,
     named_places,

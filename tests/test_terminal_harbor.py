@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.envs.terminal import task_folder
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.envs.terminal.dockerfile import build_steps, parse
-from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
-from clawrl_gym.envs.terminal.harbor import strip_canary
-from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
-from clawrl_gym.envs.terminal.task_folder import TaskFolder
+from clawrl_gym.envs.terminal.folders import task_folder
+from clawrl_gym.envs.terminal.folders.dockerfile import build_steps, parse
+from clawrl_gym.envs.terminal.folders.folder_tasks import FolderTasks
+from clawrl_gym.envs.terminal.folders.harbor import strip_canary
+from clawrl_gym.envs.terminal.folders.machine_request import SandboxFeatures
+from clawrl_gym.envs.terminal.folders.task_folder import TaskFolder
 
 TOTAL = Path(__file__).parent / "fixtures" / "tasks" / "total"
 

@@ -5,7 +5,7 @@ import pytest
 from clawrl_gym.core.errors import AgentFault, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
-from clawrl_gym.envs.terminal.machines import (
+from clawrl_gym.envs.terminal.folders.machines import (
     Machines,
     absolute_path,
     agents_doing,

@@ -6,9 +6,9 @@ from clawrl_gym.core.errors import AgentFault, EnvError, NoVerdict, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.terminal.env import TerminalEnv
-from clawrl_gym.envs.terminal.machines import Machines
+from clawrl_gym.envs.terminal.folders.machines import Machines
+from clawrl_gym.envs.terminal.folders.trial import Trial
 from clawrl_gym.envs.terminal.task import SUBMIT, Health, Task
-from clawrl_gym.envs.terminal.trial import Trial
 from tests.terminal_fakes import MemoryOpener
 from tests.terminal_folders import STEPS, load, write
 

@@ -7,7 +7,7 @@ import pytest
 from clawrl_gym.core.errors import NoVerdict
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.env import TerminalEnv
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 from tests.terminal_folders import HELLO, write
 
 pytestmark = pytest.mark.sandbox

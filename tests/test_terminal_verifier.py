@@ -7,11 +7,11 @@ import pytest
 
 from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult
-from clawrl_gym.envs.terminal import artifacts
-from clawrl_gym.envs.terminal.artifacts import collect_artifacts, pack_artifact, unpack
 from clawrl_gym.envs.terminal.env import TerminalEnv
-from clawrl_gym.envs.terminal.grading import grade
-from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
+from clawrl_gym.envs.terminal.folders import artifacts
+from clawrl_gym.envs.terminal.folders.artifacts import collect_artifacts, pack_artifact, unpack
+from clawrl_gym.envs.terminal.folders.grading import grade
+from clawrl_gym.envs.terminal.folders.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Artifact
 from tests.terminal_fakes import MemorySandbox
 from tests.terminal_folders import APART, REWARD, STEPS, load, write

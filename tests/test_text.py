@@ -26,8 +26,8 @@ from clawrl_gym.core.text import (
     valid_text,
 )
 from clawrl_gym.core.types import StopReason, TaskRef
-from clawrl_gym.gateway.requests import parse_json, renderable
-from clawrl_gym.rollout.episode import EpisodeSpec, run_episode
+from clawrl_gym.gateway.wire.requests import parse_json, renderable
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec, run_episode
 from tests.gateway_rig import Bench
 from tests.test_episode import ScriptedChat
 

@@ -13,8 +13,8 @@ import pytest
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gym.config import GymEnvConfig
-from clawrl_gym.rollout.environment_thread import EnvironmentThread
-from clawrl_gym.rollout.threads import OwnThread, SharedThreads
+from clawrl_gym.rollout.episodes.environment_thread import EnvironmentThread
+from clawrl_gym.rollout.episodes.threads import OwnThread, SharedThreads
 from tests.waiting import until
 
 

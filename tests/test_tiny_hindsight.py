@@ -14,9 +14,9 @@ from clawrl_gym.config.compose import compose
 from clawrl_gym.envs.showcase.conversation.personas import PERSONAS
 from clawrl_gym.envs.showcase.conversation.styles import STYLES, TERSE, Style
 from clawrl_gym.envs.terminal.agent import reply_text
-from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.hints import fault, parse_hint
-from clawrl_gym.judge.votes import parse_vote
+from clawrl_gym.judge.models.chat_models import Completion
+from clawrl_gym.judge.models.votes import parse_vote
 from tools.tiny_policy.conversations import Conversation, render
 from tools.tiny_policy.hints import (
     FILE_HINT,

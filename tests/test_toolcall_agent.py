@@ -9,7 +9,7 @@ from clawrl_gym.agents.tool_calls import Call, Reply, decode, encode_results, fa
 from clawrl_gym.envs.toolcall.agent import SYSTEM, ToolCallAgent
 from clawrl_gym.envs.toolcall.toolsets.calculator import CALCULATE
 from clawrl_gym.envs.toolcall.toolsets.python import PYTHON
-from clawrl_gym.judge.tool_rules import ToolRules, results_by_call, shown_output
+from clawrl_gym.judge.signals.tool_rules import ToolRules, results_by_call, shown_output
 from tests import narrow
 from tests.fakes_judge import shipped_rules
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.gateway.prometheus import GatewayStats
-from clawrl_gym.rollout.training_time import TrainingTime
+from clawrl_gym.rollout.episodes.training_time import TrainingTime
 
 
 def at(clock: str) -> datetime:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import TransferError
-from clawrl_gym.core.transfer import Transfer, manifest_of, receive, send
+from clawrl_gym.core.files.transfer import Transfer, manifest_of, receive, send
 
 
 class Chunks(dict[int, bytes]):

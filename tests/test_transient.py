@@ -7,7 +7,7 @@ import pytest
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message
-from clawrl_gym.gateway.identify import TransientBlocks
+from clawrl_gym.gateway.wire.identify import TransientBlocks
 from tests.recordings import NAMES, recorded, shipped
 
 BEGIN, END = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>", "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"

@@ -10,9 +10,9 @@ import pytest
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.inference.weights.probe import Reading
-from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.published_version import PublishedVersion, Way
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Review
 from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
 
 STATS = StepStats({"learner/loss": 0.5}, 2, 0.1)

@@ -24,11 +24,11 @@ from clawrl_gym.serving.users import user_folder
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import BatchQueue
-from clawrl_gym.trainers.guard import Review
-from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.loop import Publication
 from clawrl_gym.trainers.published_version import PublishedVersion, Way
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Review
+from clawrl_gym.trainers.updates.learner import Learner
 from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
 from clawrl_gym.trainers.user_queues import UserQueues
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3

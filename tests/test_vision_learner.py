@@ -14,11 +14,11 @@ from clawrl_gym.config import DistillationConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import DistillTarget, Sample
 from clawrl_gym.inference.models.resolve import picture_ids, sees
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.model import PackedModel
-from clawrl_gym.trainers.packing import make_packs
-from clawrl_gym.trainers.pictures import Images
-from clawrl_gym.trainers.teacher import Teacher
+from clawrl_gym.trainers.models.model import PackedModel
+from clawrl_gym.trainers.models.packing import make_packs
+from clawrl_gym.trainers.models.pictures import Images
+from clawrl_gym.trainers.updates.learner import Learner
+from clawrl_gym.trainers.updates.teacher import Teacher
 from tests.tiny_models import make_random_model
 from tests.tiny_vision import make_vision_model, picture
 

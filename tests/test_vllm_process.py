@@ -10,7 +10,7 @@ from tests.waiting import becomes_true
 
 PARENT = """
 import subprocess, sys, time
-code = "from clawrl_gym.core.descendants import die_with_parent; die_with_parent();" \
+code = "from clawrl_gym.core.processes.descendants import die_with_parent; die_with_parent();" \
     "print('ready', flush=True); import time; time.sleep(60)"
 child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 child.stdout.readline()
@@ -20,7 +20,7 @@ time.sleep(60)
 
 FORKING = """
 import os, sys, time
-from clawrl_gym.core.descendants import forks_die_with_parent
+from clawrl_gym.core.processes.descendants import forks_die_with_parent
 parent = os.getpid()
 def outlive_the_parent():
     while os.getppid() == parent:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.files import cache_root, link_or_copy
+from clawrl_gym.core.files.files import cache_root, link_or_copy
+from clawrl_gym.core.files.whole_folder import begin_folder, end_folder, finish_folder, link_folder
 from clawrl_gym.core.pictures import (
     digest_of_part,
     parts_of,
@@ -19,7 +20,6 @@ from clawrl_gym.core.pictures import (
     text_of,
 )
 from clawrl_gym.core.repeats import Repeats
-from clawrl_gym.core.whole_folder import begin_folder, end_folder, finish_folder, link_folder
 
 
 def made(folder: Path, content: str) -> Path:

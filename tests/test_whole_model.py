@@ -20,7 +20,7 @@ from clawrl_gym.inference.weights.files import weight_files
 from clawrl_gym.inference.weights.whole_model import holds_adapter, is_made, whole_model
 from clawrl_gym.run.export import export_run
 from clawrl_gym.run_folder.kept_model import keep_model
-from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 from tests.tiny_vision import make_vision_model
 

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 import clawrl_gym as cg
-from clawrl_gym.core.folder_lock import holder_of
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.folder_lock import holder_of
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE, TIMELINE_FILE
 from clawrl_gym.core.types import Message
 from clawrl_gym.gateway.versions import VersionJson

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import clawrl_gym as cg
-from clawrl_gym.core.descendants import descendants
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE, TIMELINE_FILE
+from clawrl_gym.core.processes.descendants import descendants
 from clawrl_gym.core.types import Sample
 from clawrl_gym.run.train import TrainingRun
 from clawrl_gym.store import StoreReader

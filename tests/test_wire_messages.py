@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.types import Message
-from clawrl_gym.gateway.requests import ChatRequest, parse_as
+from clawrl_gym.gateway.wire.requests import ChatRequest, parse_as
 from tests.fakes import FakePolicy
 from tests.gateway_rig import HELLO, Bench, user
 

@@ -9,7 +9,7 @@ from clawrl_gym.cluster import cluster
 from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
-from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
 
 MODULE = '''
 import os

@@ -11,9 +11,9 @@ from typing import Protocol
 
 from clawrl_gym.core.types import StepStats
 from clawrl_gym.inference.weights.probe import Reading
-from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.published_version import PublishedVersion
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Review
 
 
 class LearnerHandle(Protocol):

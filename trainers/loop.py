@@ -25,11 +25,11 @@ from clawrl_gym.core.metrics import REFUSED, RETURNED_TO, Timeline
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.batch_queue import Batch
-from clawrl_gym.trainers.guard import Guard
 from clawrl_gym.trainers.interface import LearnerHandle
-from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.no_gradient import NoGradient, no_gradient
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Guard
+from clawrl_gym.trainers.versions.kept_versions import KeptVersions
 
 _MOST_REFUSALS = 3
 """Most publications refused in a row before the run ends, or rolls back."""

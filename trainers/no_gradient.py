@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 from clawrl_gym.core.metrics import NO_GRADIENT, NO_GRADIENT_PREFIX
 from clawrl_gym.core.types import Group, Sample, StepStats, Verdict
-from clawrl_gym.trainers.advantage import is_constant
+from clawrl_gym.trainers.algorithms.advantage import is_constant
 from clawrl_gym.trainers.batch_queue import Batch, has_signal
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment
-    from clawrl_gym.trainers.algorithm import Algorithm
+    from clawrl_gym.trainers.algorithms.algorithm import Algorithm
 
 Cause = Literal[
     "solved", "equal", "lost", "failed", "abstained", "untrainable", "no_hints", "zero_weights",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import ALGORITHMS
-from clawrl_gym.trainers.algorithm import Algorithm
+from clawrl_gym.trainers.algorithms.algorithm import Algorithm
 from clawrl_gym.trainers.capabilities import capabilities_of
 
 POLICY_GRADIENT = "policy_gradient"

@@ -12,13 +12,13 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.trainers.capabilities import SIMULATED, LearnerCapabilities
+from clawrl_gym.trainers.models.packing import staleness
+from clawrl_gym.trainers.models.pictures import Images
 from clawrl_gym.trainers.objectives import checked_objectives
-from clawrl_gym.trainers.packing import staleness
-from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
 
 if TYPE_CHECKING:
-    from clawrl_gym.trainers.actor import LearnerSetup
+    from clawrl_gym.trainers.updates.actor import LearnerSetup
 
 
 class SimulatedLearner:

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import StepStats
 from clawrl_gym.inference.weights.probe import Reading
-from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.interface import AsyncLearner
 from clawrl_gym.trainers.published_version import PublishedVersion
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.guard import Review
 
 CheckpointOf = Callable[[str], str | None]
 """A user's newest checkpoint. Raises TrainerError where what serves has none."""

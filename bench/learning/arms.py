@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.learning.ours import adapter_of, training_of
 from bench.learning.settings import Settings
-from clawrl_gym.core.descendants import adopt_orphans, descendants, end_descendants
+from clawrl_gym.core.processes.descendants import adopt_orphans, descendants, end_descendants
 from clawrl_gym.core.provenance import git_commit, tree_memory_gb
 
 _EVERY_S = 5.0

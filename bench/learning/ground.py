@@ -10,8 +10,8 @@ from clawrl_gym.agents.agent import Action
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Message, TaskRef
-from clawrl_gym.rollout.task_sampler import TaskSampler
-from clawrl_gym.rollout.worker import build_agent
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.worker import build_agent
 
 
 class Ground:

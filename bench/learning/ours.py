@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.inference.weights.adapter_files import ADAPTER
 from clawrl_gym.inference.weights.checkpoints import last_checkpoint
 from clawrl_gym.store.rows import unpack_ints

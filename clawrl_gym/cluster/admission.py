@@ -18,9 +18,9 @@ from clawrl_gym.cluster import machine
 from clawrl_gym.cluster.envs import check_env
 from clawrl_gym.cluster.nodes import Node, answer_of, placed_on
 from clawrl_gym.config import EnvConfig
-from clawrl_gym.core.archive import Archive, cache_folder, pack, unpack
 from clawrl_gym.core.errors import ConfigError, EnvError
-from clawrl_gym.rollout.stage import Stages
+from clawrl_gym.core.files.archive import Archive, cache_folder, pack, unpack
+from clawrl_gym.rollout.episodes.stage import Stages
 
 _DESCRIBE_S = 90.0
 """A node's first process has to start for it, and to fetch modules."""

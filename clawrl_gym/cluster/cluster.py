@@ -27,16 +27,16 @@ from clawrl_gym.cluster.modules import stage
 from clawrl_gym.cluster.nodes import Node, living_nodes, own_node_id
 from clawrl_gym.config import RayConfig
 from clawrl_gym.core import redact
-from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.errors import (
     ClusterError,
     ConfigError,
     HeadLost,
     boundary,
 )
-from clawrl_gym.core.interrupt import INTERRUPTS
-from clawrl_gym.core.reaper import Reaper
-from clawrl_gym.core.scratch import Scratch
+from clawrl_gym.core.files.scratch import Scratch
+from clawrl_gym.core.processes.descendants import command_of, descendants
+from clawrl_gym.core.processes.interrupt import INTERRUPTS
+from clawrl_gym.core.processes.reaper import Reaper
 from clawrl_gym.envs.sandbox.cgroup import remove_groups_of_the_dead
 from clawrl_gym.rollout.probe import import_path
 

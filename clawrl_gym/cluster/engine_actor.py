@@ -12,7 +12,7 @@ from clawrl_gym.cluster.actors import last_line
 from clawrl_gym.cluster.placement import EngineNeeds
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, PolicyError
-from clawrl_gym.core.transfer import Handle
+from clawrl_gym.core.files.transfer import Handle
 from clawrl_gym.inference.engine_classes import make_engine
 from clawrl_gym.inference.engine_host import EngineHost, MakeEngine
 

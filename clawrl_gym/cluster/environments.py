@@ -24,12 +24,12 @@ from clawrl_gym.cluster.roster import Roster, close_workers
 from clawrl_gym.config import AgentConfig, EnvConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, Group, TaskRef
-from clawrl_gym.rollout.chat import PolicyAddress, chat_of
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.episodes.chat import PolicyAddress, chat_of
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.floors import RewardFloors
+from clawrl_gym.rollout.episodes.stage import Stages, limits_of, one_stage, places_of
 from clawrl_gym.rollout.evaluation import Evaluation, Ledger, evaluate
-from clawrl_gym.rollout.floors import RewardFloors
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
-from clawrl_gym.rollout.stage import Stages, limits_of, one_stage, places_of
 
 _CLOSE_S = 40.0
 """For the workers of this machine to close: longer than one environment may take."""
@@ -201,7 +201,7 @@ class Environments:
     def _worker(self) -> Worker:
         if self._workers:
             return self._ray_worker(None, self._stages, self._slots)
-        from clawrl_gym.rollout.worker import RolloutWorker
+        from clawrl_gym.rollout.collection.worker import RolloutWorker
 
         return RolloutWorker(
             self._stages,

@@ -12,8 +12,8 @@ from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.plugins import ENVIRONMENTS
 from clawrl_gym.core.types import Split
 from clawrl_gym.rollout import probe
-from clawrl_gym.rollout.stage import Stage, Stages
-from clawrl_gym.rollout.worker import build_agent
+from clawrl_gym.rollout.collection.worker import build_agent
+from clawrl_gym.rollout.episodes.stage import Stage, Stages
 
 C = TypeVar("C", RunConfig, EvaluateConfig)
 

@@ -13,9 +13,9 @@ from clawrl_gym.config import AgentConfig, EnvConfig, RunConfig
 from clawrl_gym.core.metrics import ALSO_PREFIX, HELDOUT_SUCCESS
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.recipe.reply_form import spoken_like
-from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.task_sampler import TaskSampler
 
 if TYPE_CHECKING:
     from clawrl_gym.cluster.cluster import Cluster

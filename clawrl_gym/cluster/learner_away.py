@@ -16,11 +16,11 @@ from typing import Any, Literal, cast
 from clawrl_gym.cluster.engine_actor import fetch_chunk, put_chunk
 from clawrl_gym.cluster.ray_learner import RayLearner
 from clawrl_gym.core.errors import LearnerDied, TrainerError, TransferError
-from clawrl_gym.core.transfer import Transfer, manifest_of, receive, send
-from clawrl_gym.core.whole_folder import begin_folder, end_folder
+from clawrl_gym.core.files.transfer import Transfer, manifest_of, receive, send
+from clawrl_gym.core.files.whole_folder import begin_folder, end_folder
 from clawrl_gym.inference.transfer_store import TransferStore
-from clawrl_gym.trainers.actor import LearnerAway, LearnerSetup, files_below
 from clawrl_gym.trainers.published_version import PublishedVersion, Way
+from clawrl_gym.trainers.updates.actor import LearnerAway, LearnerSetup, files_below
 
 _PLACING_S = 120.0
 Place = Callable[[], Awaitable[Mapping[str, Any]]]

@@ -9,15 +9,15 @@ from typing import Any
 from clawrl_gym.cluster.actors import compare_plugins, last_line, why_ended
 from clawrl_gym.cluster.nodes import placed_on
 from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
-from clawrl_gym.core.jemalloc import jemalloc_variables
 from clawrl_gym.core.plugins import LEARNERS, LOSSES, fingerprints
+from clawrl_gym.core.processes.jemalloc import jemalloc_variables
 from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.core.types import StepStats
 from clawrl_gym.inference.weights.probe import Reading
-from clawrl_gym.trainers.actor import LearnerActor, LearnerSetup
-from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.published_version import PublishedVersion, Way
 from clawrl_gym.trainers.sample_batch import SampleBatch
+from clawrl_gym.trainers.updates.actor import LearnerActor, LearnerSetup
+from clawrl_gym.trainers.updates.guard import Review
 
 
 class RayLearner:

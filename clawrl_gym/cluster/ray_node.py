@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from clawrl_gym.cluster import joining
-from clawrl_gym.core.descendants import adopt_orphans, die_with_parent, end_descendants
 from clawrl_gym.core.errors import ClusterError, ConfigError
-from clawrl_gym.core.scratch import Scratch
+from clawrl_gym.core.files.scratch import Scratch
+from clawrl_gym.core.processes.descendants import adopt_orphans, die_with_parent, end_descendants
 
 _START_S = 90.0
 _LEAVE_S = 10.0

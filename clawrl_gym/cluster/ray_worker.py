@@ -9,13 +9,13 @@ from typing import Any
 from clawrl_gym.cluster.actors import compare_plugins, last_line, why_ended
 from clawrl_gym.cluster.nodes import answer_of, placed_on
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.core.pauses import growing_pauses_s
+from clawrl_gym.core.processes.pauses import growing_pauses_s
 from clawrl_gym.core.types import Episode
-from clawrl_gym.rollout.batches import Batches, Beginning, Ending
-from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.pool import EpisodeRunner
-from clawrl_gym.rollout.stage import Stages
+from clawrl_gym.rollout.collection.batches import Batches, Beginning, Ending
+from clawrl_gym.rollout.collection.pool import EpisodeRunner
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.stage import Stages
 
 
 class RayWorker(EpisodeRunner):
@@ -33,7 +33,7 @@ class RayWorker(EpisodeRunner):
         """`node_id`: it lives and dies with this node."""
         import ray
 
-        from clawrl_gym.rollout.worker import RolloutWorker, plugins_of
+        from clawrl_gym.rollout.collection.worker import RolloutWorker, plugins_of
 
         actor = ray.remote(RolloutWorker).options(
             num_cpus=0,

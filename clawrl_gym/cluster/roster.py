@@ -14,9 +14,9 @@ from typing import Protocol
 
 from clawrl_gym.cluster.nodes import JOIN, Node
 from clawrl_gym.core.errors import ClawError, ConfigErrors
-from clawrl_gym.core.pauses import growing_pauses_s
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
-from clawrl_gym.rollout.stage import Stages, resources_of
+from clawrl_gym.core.processes.pauses import growing_pauses_s
+from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.episodes.stage import Stages, resources_of
 
 _LOOK_S = 0.5
 _CLOSE_S = 5.0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.files import private_files, replace_text
+from clawrl_gym.core.files.files import private_files, replace_text
 from clawrl_gym.evaluation.settings import EVALUATION_FILE
 
 PLAN_FILE = "measurement.json"

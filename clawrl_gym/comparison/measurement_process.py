@@ -14,7 +14,7 @@ from pathlib import Path
 from clawrl_gym.comparison.measurement import is_measured, make_room, read_plan
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.core.errors import ClawError
-from clawrl_gym.core.files import private_files
+from clawrl_gym.core.files.files import private_files
 from clawrl_gym.preflight.preflight import Preflight
 from clawrl_gym.run.evaluate import evaluate_prepared, prepare_evaluation
 from clawrl_gym.run.policy import ServedPolicy

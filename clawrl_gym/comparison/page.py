@@ -12,7 +12,7 @@ from clawrl_gym.comparison.results import RecipeResult, SeedPoint, measures_of
 from clawrl_gym.comparison.tables import ResultTable
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ClawError
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.provenance import Start
 from clawrl_gym.ui import pages
 from clawrl_gym.ui.charts import Chart

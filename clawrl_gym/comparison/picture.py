@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from clawrl_gym.comparison.matrix import Cell, columns_of, matrix_of, words
 from clawrl_gym.comparison.results import RecipeResult
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 
 _CELL_WIDTH, _CELL_HEIGHT, _GAP = 204, 54, 4
 _HEAD_HEIGHT, _FOOT_HEIGHT, _LETTER_WIDTH = 40, 52, 7.6

@@ -12,14 +12,14 @@ from clawrl_gym.comparison.measurement import Measurement, slug
 from clawrl_gym.comparison.teacher_probe import follows_hints, is_probed, probe_of
 from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, RunFolderConfig
 from clawrl_gym.config.compose import groups_of, split_search_path
-from clawrl_gym.core.controls import Control
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE
+from clawrl_gym.core.processes.controls import Control
 from clawrl_gym.preflight.contradictions import idle_control
 from clawrl_gym.recipe.model_size import compose_sized
 from clawrl_gym.recipe.reply_form import spoken_like, with_form
-from clawrl_gym.trainers.algorithm import build_algorithm
+from clawrl_gym.trainers.algorithms.algorithm import build_algorithm
 
 CONTROL_MARK = "-control-"
 """Part of a control's name, between its recipe and its kind."""

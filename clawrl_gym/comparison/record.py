@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.files import replace_text
-from clawrl_gym.core.interrupt import EXIT_CODES
+from clawrl_gym.core.files.files import replace_text
+from clawrl_gym.core.processes.interrupt import EXIT_CODES
 
 TOOK_TOO_LONG = 124
 """Exit code of a run that was stopped because its time was up."""

@@ -15,7 +15,7 @@ from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.comparison.scores import Measured, heldout_scores, read_measured
 from clawrl_gym.comparison.teacher_probe import ProbeRow, read_probe
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import (
     ENV_PREFIX,
     HELDOUT_LOST,

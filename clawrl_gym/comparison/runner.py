@@ -20,8 +20,8 @@ from typing import Protocol
 from clawrl_gym.comparison.measurement import Measurement
 from clawrl_gym.comparison.plan import PlannedRun, quoted
 from clawrl_gym.comparison.record import TOOK_TOO_LONG, RunRecord, read_record, write_record
-from clawrl_gym.core.descendants import die_with_parent
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.processes.descendants import die_with_parent
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.ui.text import one_line
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from clawrl_gym.comparison.measurement import Measurement, folder_of, is_measured, slug
 from clawrl_gym.config import EvaluateConfig, HintConfig, RunConfig, RunFolderConfig
 from clawrl_gym.core.errors import ConfigError, StoreError
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.intervals import share_of
 from clawrl_gym.core.metrics import TEACHER_PROBE_FILE
 from clawrl_gym.evaluation.settings import EVALUATION_FILE
 from clawrl_gym.judge.rule_hints import hint_of_words
-from clawrl_gym.trainers.algorithm import build_algorithm
+from clawrl_gym.trainers.algorithms.algorithm import build_algorithm
 
 KINDS = {
     "none": "no hint",

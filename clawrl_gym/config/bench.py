@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from clawrl_gym.config.part import Part
-from clawrl_gym.core.controls import Control
+from clawrl_gym.core.processes.controls import Control
 
 
 class BenchConfig(Part):

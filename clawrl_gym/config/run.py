@@ -21,8 +21,8 @@ from clawrl_gym.config.live import LiveConfig
 from clawrl_gym.config.mixture import DomainConfig
 from clawrl_gym.config.part import Part
 from clawrl_gym.config.policy import GatewayConfig, PolicyConfig
-from clawrl_gym.core.controls import Control
 from clawrl_gym.core.plugins import LOGGERS
+from clawrl_gym.core.processes.controls import Control
 
 
 class RunFolderConfig(Part):

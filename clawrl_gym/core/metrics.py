@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from clawrl_gym.core import redact
-from clawrl_gym.core.jsonl import JsonLines, RotatedLines, read_json_lines
-from clawrl_gym.core.log_files import FULL_BYTES
+from clawrl_gym.core.files.jsonl import JsonLines, RotatedLines, read_json_lines
+from clawrl_gym.core.files.log_files import FULL_BYTES
 from clawrl_gym.core.loggers import make_logger
 from clawrl_gym.core.provenance import record_start
 from clawrl_gym.core.types import Json, JsonObject

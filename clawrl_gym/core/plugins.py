@@ -580,12 +580,12 @@ AGENTS = Seam(
 ALGORITHMS = Seam(
     "algorithm", "trainer.algorithm", "trainer.options", "clawrl_gym.algorithms",
     builtin={
-        "grpo": "clawrl_gym.trainers.grpo:Grpo",
-        "binary": "clawrl_gym.trainers.binary:Binary",
-        "opd": "clawrl_gym.trainers.opd:Opd",
-        "hybrid": "clawrl_gym.trainers.hybrid:Hybrid",
+        "grpo": "clawrl_gym.trainers.algorithms.grpo:Grpo",
+        "binary": "clawrl_gym.trainers.algorithms.binary:Binary",
+        "opd": "clawrl_gym.trainers.algorithms.opd:Opd",
+        "hybrid": "clawrl_gym.trainers.algorithms.hybrid:Hybrid",
     },
-    base="clawrl_gym.trainers.algorithm:Algorithm",
+    base="clawrl_gym.trainers.algorithms.algorithm:Algorithm",
     from_config=("config", "group_size"),
 )  # fmt: skip
 ENGINES = Seam(
@@ -638,7 +638,7 @@ JUDGES = Seam(
 LEARNERS = Seam(
     "learner", "learner.backend", "learner.options", "clawrl_gym.learners",
     builtin={
-        "torch": "clawrl_gym.trainers.learner:Learner",
+        "torch": "clawrl_gym.trainers.updates.learner:Learner",
         "simulated": "clawrl_gym.trainers.simulated:SimulatedLearner",
     },
     methods=("step", "save_checkpoint", "load_checkpoint"),

@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.redact import hidden_argument
 
 RUN_FILE = "run.json"

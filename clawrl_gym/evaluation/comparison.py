@@ -12,7 +12,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from clawrl_gym.core.errors import ConfigError, StoreError
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.intervals import Difference
 from clawrl_gym.core.provenance import describe_start
 from clawrl_gym.evaluation.figures import EvaluationResult, TaskResult, data_of, read_result

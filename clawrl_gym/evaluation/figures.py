@@ -24,7 +24,7 @@ from clawrl_gym.core.metrics import (
 from clawrl_gym.core.types import Episode, TaskRef
 from clawrl_gym.evaluation.record import Attempt, Key, each_attempt, key_of
 from clawrl_gym.evaluation.settings import EVALUATION_FILE, Settings, read_settings
-from clawrl_gym.rollout.floors import RewardFloors
+from clawrl_gym.rollout.episodes.floors import RewardFloors
 
 _KEPT_SAMPLES = 4
 """Samples of a task, solved and failed ones each, whose transcripts are shown."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from clawrl_gym.config.part import leaf
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.intervals import Estimate
 from clawrl_gym.core.types import Answer, StopReason
 from clawrl_gym.evaluation.figures import Cost, EvaluationResult, TaskResult, success_of

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from clawrl_gym.core.errors import ConfigError, PolicyError, StoreError
-from clawrl_gym.core.folder_lock import holder_of, in_use, lock_folder
-from clawrl_gym.core.jsonl import JsonLines, each_json_line
+from clawrl_gym.core.files.folder_lock import holder_of, in_use, lock_folder
+from clawrl_gym.core.files.jsonl import JsonLines, each_json_line
 from clawrl_gym.core.progress import NowAndThen
 from clawrl_gym.core.provenance import git_commit
 from clawrl_gym.core.types import Answer, Episode, StopReason, TaskRef, Transcript

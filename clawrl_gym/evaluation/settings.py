@@ -16,7 +16,7 @@ import yaml
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.config.part import leaf, leaves
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.core.provenance import Start, describe_start
 from clawrl_gym.core.redact import hidden, is_secret

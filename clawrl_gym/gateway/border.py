@@ -21,11 +21,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 from clawrl_gym.core import link
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Json
-from clawrl_gym.gateway.admission import Admission, retry_after
-from clawrl_gym.gateway.callers import check_route, set_caller
+from clawrl_gym.gateway.admission.admission import Admission, retry_after
+from clawrl_gym.gateway.admission.callers import check_route, set_caller
 from clawrl_gym.gateway.prometheus import GatewayStats
-from clawrl_gym.gateway.refusals import ErrorBody, Refusal, error_json, refusal_of
-from clawrl_gym.gateway.sse import has_begun
+from clawrl_gym.gateway.wire.refusals import ErrorBody, Refusal, error_json, refusal_of
+from clawrl_gym.gateway.wire.sse import has_begun
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _CLIENT_CLOSED_REQUEST = 499

@@ -19,26 +19,26 @@ from aiohttp import web
 from clawrl_gym.core.ownership import OWNER, name_of, user_of
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Json, JsonObject, StopReason, Turn, Usage
-from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.callers import caller_of, labels_by
-from clawrl_gym.gateway.identify import Identity, Origin
+from clawrl_gym.gateway.admission.admission import Admission
+from clawrl_gym.gateway.admission.callers import caller_of, labels_by
+from clawrl_gym.gateway.admission.quota import Quota
+from clawrl_gym.gateway.admission.shares import Shares
+from clawrl_gym.gateway.bodies.reading import ReadRequest, Sender
 from clawrl_gym.gateway.link import LinkedRequest
-from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics
-from clawrl_gym.gateway.quota import Quota
-from clawrl_gym.gateway.reading import ReadRequest, Sender
-from clawrl_gym.gateway.refusals import Refusal, error_json, refusal_of
-from clawrl_gym.gateway.requests import (
+from clawrl_gym.gateway.sessions.session import TurnRequest
+from clawrl_gym.gateway.sessions.sessions import Sessions
+from clawrl_gym.gateway.turns import Send, TurnInput, TurnMaker
+from clawrl_gym.gateway.wire.identify import Identity, Origin
+from clawrl_gym.gateway.wire.pictures import Pictures
+from clawrl_gym.gateway.wire.refusals import Refusal, error_json, refusal_of
+from clawrl_gym.gateway.wire.requests import (
     ChatRequest,
     GenerationRequest,
     Labels,
     labels_of,
 )
-from clawrl_gym.gateway.session import TurnRequest
-from clawrl_gym.gateway.sessions import Sessions
-from clawrl_gym.gateway.shares import Shares
-from clawrl_gym.gateway.sse import END_OF_STREAM, EventStream, Pace, encode, event
-from clawrl_gym.gateway.turns import Send, TurnInput, TurnMaker
+from clawrl_gym.gateway.wire.sse import END_OF_STREAM, EventStream, Pace, encode, event
 from clawrl_gym.inference.generation import Delta, for_clients
 
 ALIAS = "policy"

@@ -18,11 +18,11 @@ from pydantic import Field, model_validator
 
 from clawrl_gym.core.ownership import OWNER, name_of, user_of
 from clawrl_gym.core.types import Turn, Verdict, VerdictDetail, VerdictKind
-from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.allowances import Allowances
-from clawrl_gym.gateway.callers import caller_of, named_session
-from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.requests import Fields, parse_as
+from clawrl_gym.gateway.admission.admission import Admission
+from clawrl_gym.gateway.admission.allowances import Allowances
+from clawrl_gym.gateway.admission.callers import caller_of, named_session
+from clawrl_gym.gateway.wire.refusals import Refusal
+from clawrl_gym.gateway.wire.requests import Fields, parse_as
 from clawrl_gym.store import Store
 
 _LONGEST_TEXT = 100_000

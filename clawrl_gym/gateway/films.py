@@ -15,9 +15,9 @@ from pathlib import Path
 from aiohttp import web
 
 from clawrl_gym.core.ownership import OWNER, user_of
-from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.requests import session_id_of
+from clawrl_gym.gateway.admission.admission import Admission
+from clawrl_gym.gateway.wire.refusals import Refusal
+from clawrl_gym.gateway.wire.requests import session_id_of
 from clawrl_gym.store import Store
 
 MOST_BYTES = 4 << 20

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from clawrl_gym.gateway.refusals import Refusal, refusal_of
+from clawrl_gym.gateway.wire.refusals import Refusal, refusal_of
 
 Answer = Callable[[Refusal], web.Response]
 _Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

@@ -25,9 +25,9 @@ from uuid import uuid4
 from aiohttp import web
 
 from clawrl_gym.core.types import Message, Tool
-from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.requests import Fields, parse_as, parse_json
-from clawrl_gym.gateway.wire_messages import WireMessage
+from clawrl_gym.gateway.wire.refusals import Refusal
+from clawrl_gym.gateway.wire.requests import Fields, parse_as, parse_json
+from clawrl_gym.gateway.wire.wire_messages import WireMessage
 
 LONGEST_POLL_S = 20.0
 ABSENT_S = 120.0

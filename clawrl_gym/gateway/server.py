@@ -23,33 +23,33 @@ from pydantic import Field
 from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
 from clawrl_gym.core import link
 from clawrl_gym.core.errors import ConfigError, PolicyError
-from clawrl_gym.core.open_files import allow_open_files
+from clawrl_gym.core.files.open_files import allow_open_files
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway import prometheus
-from clawrl_gym.gateway.admission import Admission, check_key
-from clawrl_gym.gateway.allowances import Allowances
-from clawrl_gym.gateway.bodies import BodyLimit, BodyReader
+from clawrl_gym.gateway.admission.admission import Admission, check_key
+from clawrl_gym.gateway.admission.allowances import Allowances
+from clawrl_gym.gateway.admission.quota import Quota
+from clawrl_gym.gateway.admission.shares import Shares
+from clawrl_gym.gateway.bodies.bodies import BodyLimit, BodyReader
 from clawrl_gym.gateway.border import Border, Handler
 from clawrl_gym.gateway.completions import Completions
 from clawrl_gym.gateway.feedback import Feedback
 from clawrl_gym.gateway.films import Films
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.http_server import Runner
-from clawrl_gym.gateway.identify import TransientBlocks
 from clawrl_gym.gateway.link import Links
-from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics, GatewayStats
-from clawrl_gym.gateway.quota import Quota
-from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.requests import Fields, parse_as
 from clawrl_gym.gateway.responders import Responders, add_routes
-from clawrl_gym.gateway.sessions import Sessions
+from clawrl_gym.gateway.sessions.sessions import Sessions
 from clawrl_gym.gateway.sessions_api import SessionsApi
-from clawrl_gym.gateway.shares import Shares
-from clawrl_gym.gateway.sse import Pace
 from clawrl_gym.gateway.stalls import Stalls
 from clawrl_gym.gateway.turns import TurnMaker
 from clawrl_gym.gateway.versions import VersionsApi
+from clawrl_gym.gateway.wire.identify import TransientBlocks
+from clawrl_gym.gateway.wire.pictures import Pictures
+from clawrl_gym.gateway.wire.refusals import Refusal
+from clawrl_gym.gateway.wire.requests import Fields, parse_as
+from clawrl_gym.gateway.wire.sse import Pace
 from clawrl_gym.inference.interface import Policies, Versions
 from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users

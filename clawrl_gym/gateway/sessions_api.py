@@ -13,22 +13,28 @@ from pydantic import Field
 
 from clawrl_gym.core.ownership import OWNER, name_of, user_of
 from clawrl_gym.core.types import Json, Message, Split, StopReason, Turn, TurnKind, Verdict
-from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.allowances import Allowances
-from clawrl_gym.gateway.callers import asked_user, caller_of, labels_by, named_session, no_session
+from clawrl_gym.gateway.admission.admission import Admission
+from clawrl_gym.gateway.admission.allowances import Allowances
+from clawrl_gym.gateway.admission.callers import (
+    asked_user,
+    caller_of,
+    labels_by,
+    named_session,
+    no_session,
+)
+from clawrl_gym.gateway.bodies.reading import Sender
 from clawrl_gym.gateway.feedback import VerdictJson, verdict_json
 from clawrl_gym.gateway.link import LinkedRequest
-from clawrl_gym.gateway.pictures import Pictures
-from clawrl_gym.gateway.reading import Sender
-from clawrl_gym.gateway.requests import (
+from clawrl_gym.gateway.sessions.sessions import Sessions
+from clawrl_gym.gateway.wire.pictures import Pictures
+from clawrl_gym.gateway.wire.requests import (
     Fields,
     Labels,
     labels_of,
     parse_as,
     session_id_of,
 )
-from clawrl_gym.gateway.sessions import Sessions
-from clawrl_gym.gateway.wire_messages import WireMessage
+from clawrl_gym.gateway.wire.wire_messages import WireMessage
 from clawrl_gym.store import SessionRow, SessionSummary, Store
 
 

@@ -38,9 +38,9 @@ from clawrl_gym.core.errors import (
     StoreError,
 )
 from clawrl_gym.core.ownership import user_of
-from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.pictures import pictures_of
-from clawrl_gym.core.slow_machine import is_slow
+from clawrl_gym.core.processes.pauses import growing_pauses_s
+from clawrl_gym.core.processes.slow_machine import is_slow
 from clawrl_gym.core.types import INTERRUPTED, UNKNOWN_ID, ChatBody, Message, TemplateOptions, Turn
 from clawrl_gym.dialogue.call_failures import call_failures
 from clawrl_gym.dialogue.prompts import (
@@ -53,9 +53,9 @@ from clawrl_gym.dialogue.prompts import (
 )
 from clawrl_gym.gateway.outages import Outages
 from clawrl_gym.gateway.prometheus import GatewayStats
-from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.responders import Responders
-from clawrl_gym.gateway.session import TurnRecorder, TurnRequest
+from clawrl_gym.gateway.sessions.session import TurnRecorder, TurnRequest
+from clawrl_gym.gateway.wire.refusals import Refusal
 from clawrl_gym.inference.generation import (
     Delta,
     Generation,

@@ -13,10 +13,10 @@ from pydantic import Field
 
 from clawrl_gym.core.errors import ClawError, ConfigError
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.callers import asked_user, caller_of
-from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.requests import Fields, parse_as
+from clawrl_gym.gateway.admission.admission import Admission
+from clawrl_gym.gateway.admission.callers import asked_user, caller_of
+from clawrl_gym.gateway.wire.refusals import Refusal
+from clawrl_gym.gateway.wire.requests import Fields, parse_as
 
 _ANSWER_S = 60.0
 """An update under way is waited for so long; it is not given up for this."""

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError, TransferError, boundary
-from clawrl_gym.core.files import cache_root
-from clawrl_gym.core.log_files import full_files
-from clawrl_gym.core.scratch import Scratch
-from clawrl_gym.core.transfer import Get, Transfer, receive
+from clawrl_gym.core.files.files import cache_root
+from clawrl_gym.core.files.log_files import full_files
+from clawrl_gym.core.files.scratch import Scratch
+from clawrl_gym.core.files.transfer import Get, Transfer, receive
 from clawrl_gym.inference.engine import Engine, EngineSetup
 from clawrl_gym.inference.engine_classes import make_engine
 from clawrl_gym.inference.models.source import ModelFinder, ModelSource

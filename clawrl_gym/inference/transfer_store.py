@@ -10,7 +10,7 @@ import asyncio
 import weakref
 from pathlib import Path
 
-from clawrl_gym.core.transfer import Manifest, Put, Transfer, manifest_of, send
+from clawrl_gym.core.files.transfer import Manifest, Put, Transfer, manifest_of, send
 from clawrl_gym.inference.models.source import ModelSource, source_of
 from clawrl_gym.inference.weights.files import weight_files
 from clawrl_gym.inference.weights.serving_folder import ServingFolder, Take

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from clawrl_gym.config import HintConfig
 from clawrl_gym.core.types import RefusedHint
-from clawrl_gym.judge.chat_models import Completion
-from clawrl_gym.judge.prompt import as_data
-from clawrl_gym.judge.votes import answer_of, last_boxed
+from clawrl_gym.judge.models.chat_models import Completion
+from clawrl_gym.judge.models.prompt import as_data
+from clawrl_gym.judge.models.votes import answer_of, last_boxed
 
 _BLOCK = re.compile(r"\[HINT_START\](?P<hint>(?:(?!\[HINT_START\]).)*?)\[HINT_END\]", re.DOTALL)
 _SPACE = re.compile(r"\s+")

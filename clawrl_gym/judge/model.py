@@ -15,13 +15,13 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
-from clawrl_gym.judge.chat_models import ChatModel, Completion
 from clawrl_gym.judge.hints import Hints, choose, parse_hint
 from clawrl_gym.judge.interface import Case, Judge
+from clawrl_gym.judge.models.chat_models import ChatModel, Completion
+from clawrl_gym.judge.models.prompt import case_messages
+from clawrl_gym.judge.models.votes import Value, gather_until, is_certain, majority, parse_vote
 from clawrl_gym.judge.parts import JudgeParts
-from clawrl_gym.judge.prompt import case_messages
 from clawrl_gym.judge.rules import rule_value
-from clawrl_gym.judge.votes import Value, gather_until, is_certain, majority, parse_vote
 
 _SHARE_OF_TIME = 0.9
 """After this share of the deadline a verdict is made of what has come."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.judge.chat_models import ChatModel
-from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.judge.interface import Judge
+from clawrl_gym.judge.models.chat_models import ChatModel
+from clawrl_gym.judge.models.endpoint import JudgeEndpoint
 
 
 class JudgeParts(Protocol):

@@ -18,9 +18,9 @@ from typing import Self
 
 from clawrl_gym.config.rejudge import RejudgeConfig
 from clawrl_gym.core.errors import ConfigError, StoreError
-from clawrl_gym.core.files import replace_text
-from clawrl_gym.core.folder_lock import holder_of, lock_folder
-from clawrl_gym.core.jsonl import JsonLines, each_json_line
+from clawrl_gym.core.files.files import replace_text
+from clawrl_gym.core.files.folder_lock import holder_of, lock_folder
+from clawrl_gym.core.files.jsonl import JsonLines, each_json_line
 from clawrl_gym.core.provenance import Start, describe_start
 from clawrl_gym.core.redact import hidden
 from clawrl_gym.judge.agreement import Rejudged

@@ -12,10 +12,10 @@ from typing import Any, Literal, cast
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import JsonObject, Verdict, VerdictDetail, VerdictKind
-from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.judge.interface import Case, Judge
+from clawrl_gym.judge.models.endpoint import JudgeEndpoint
+from clawrl_gym.judge.models.prompt import case_text
 from clawrl_gym.judge.parts import JudgeParts
-from clawrl_gym.judge.prompt import case_text
 from clawrl_gym.judge.rules import rule_value
 
 

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from clawrl_gym.judge.prompt import as_data
+from clawrl_gym.judge.models.prompt import as_data
 
 _REPORT_CHARS = 400
 _ERROR_CHARS = 200

@@ -23,8 +23,8 @@ from clawrl_gym.core.types import Message, Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge import rule_hints
 from clawrl_gym.judge.interface import Case, Finding, Judge
 from clawrl_gym.judge.parts import JudgeParts
-from clawrl_gym.judge.speech import Speech
-from clawrl_gym.judge.tool_rules import ToolRules, ToolUse, results_by_call, shown_output
+from clawrl_gym.judge.signals.speech import Speech
+from clawrl_gym.judge.signals.tool_rules import ToolRules, ToolUse, results_by_call, shown_output
 
 
 class RuleJudge:

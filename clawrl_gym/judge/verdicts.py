@@ -13,8 +13,8 @@ from collections import Counter
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn, Verdict
-from clawrl_gym.judge.call_rule import verdict_on_calls
 from clawrl_gym.judge.interface import JUDGED_KINDS, CaseBuilder, Judge
+from clawrl_gym.judge.signals.call_rule import verdict_on_calls
 
 _MAX_REASON = 300
 """Characters of an error that an abstention keeps."""

@@ -15,10 +15,10 @@ from clawrl_gym.config import (
     ServeConfig,
     TrainerConfig,
 )
-from clawrl_gym.core.controls import ON_HINTS
 from clawrl_gym.core.plugins import HINT_SOURCES
+from clawrl_gym.core.processes.controls import ON_HINTS
 from clawrl_gym.preflight.engine_demands import engine_problems
-from clawrl_gym.trainers.algorithm import Algorithm
+from clawrl_gym.trainers.algorithms.algorithm import Algorithm
 from clawrl_gym.trainers.objectives import objectives
 
 _WITHOUT_HINTS = frozenset({"reward_model"})

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from clawrl_gym.config import AgentConfig, EnvConfig, PolicyConfig
 from clawrl_gym.inference.engine_classes import engine_class
 from clawrl_gym.inference.models.abilities import Abilities
-from clawrl_gym.rollout.worker import build_agent
+from clawrl_gym.rollout.collection.worker import build_agent
 
 
 def demands(env: EnvConfig, agent: AgentConfig) -> Iterator[str]:

@@ -16,8 +16,8 @@ from clawrl_gym.preflight.problems import Problems
 
 if TYPE_CHECKING:
     from clawrl_gym.inference.interface import Policies
-    from clawrl_gym.judge.chat_models import ChatModel
-    from clawrl_gym.judge.endpoint import JudgeEndpoint
+    from clawrl_gym.judge.models.chat_models import ChatModel
+    from clawrl_gym.judge.models.endpoint import JudgeEndpoint
 
 
 def judge_problems(judges: Sequence[JudgeConfig]) -> Iterator[str]:
@@ -110,7 +110,7 @@ class JudgeMaker:
         return RuleJudge(config)
 
     def chat_model(self, config: JudgeConfig) -> ChatModel:
-        from clawrl_gym.judge.chat_models import HttpChatModel, PolicyChatModel
+        from clawrl_gym.judge.models.chat_models import HttpChatModel, PolicyChatModel
 
         if config.base_url is not None:
             return HttpChatModel(self.endpoint(config), config.model)
@@ -123,7 +123,7 @@ class JudgeMaker:
         return PolicyChatModel(self._fleet, self._version)
 
     def endpoint(self, config: JudgeConfig) -> JudgeEndpoint:
-        from clawrl_gym.judge.endpoint import JudgeEndpoint
+        from clawrl_gym.judge.models.endpoint import JudgeEndpoint
 
         assert config.base_url is not None
         if config.key:

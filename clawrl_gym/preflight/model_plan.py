@@ -35,7 +35,7 @@ from clawrl_gym.recipe.model_size import settings_note
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.kept_model import kept_model
 from clawrl_gym.store.users import Users
-from clawrl_gym.trainers import eight_bits, nf4
+from clawrl_gym.trainers.models import eight_bits, nf4
 from clawrl_gym.trainers.objectives import distils
 
 

@@ -28,16 +28,16 @@ from clawrl_gym.config import (
 )
 from clawrl_gym.core import loggers
 from clawrl_gym.core.broken_tasks import broken_line
-from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import ALSO_PREFIX, HELDOUT_N, METRICS_FILE, by_step
 from clawrl_gym.core.plugins import LOSSES
+from clawrl_gym.core.processes.controls import control_words
 from clawrl_gym.core.reach import silence
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.evaluation.record import check_folder, check_free
 from clawrl_gym.evaluation.settings import settings_of
-from clawrl_gym.gateway.admission import check_key
+from clawrl_gym.gateway.admission.admission import check_key
 from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.preflight.compiling import with_compiling
 from clawrl_gym.preflight.contradictions import contradictions, idle_control, missing_hints
@@ -53,13 +53,13 @@ from clawrl_gym.preflight.model_plan import (
 )
 from clawrl_gym.preflight.problems import Problems
 from clawrl_gym.preflight.workload import measured_episodes
-from clawrl_gym.rollout.curriculum import curriculum_of
-from clawrl_gym.rollout.mixture import Mixture
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.curriculum import curriculum_of
+from clawrl_gym.rollout.collection.mixture import Mixture
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 from clawrl_gym.run_folder.folder import RunFolder, evaluation_folder, folder_of, serving_folder
 from clawrl_gym.run_folder.remote_checkpoints import check_place
 from clawrl_gym.serving.supervisor import listen
-from clawrl_gym.trainers.algorithm import build_algorithm
+from clawrl_gym.trainers.algorithms.algorithm import build_algorithm
 from clawrl_gym.trainers.objectives import checked_objectives
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
@@ -279,8 +279,8 @@ def _learning_problems(
 def _check_loss(config: CommandConfig) -> None:
     """Raise ConfigError where a loss of somebody's own does not work; ours do."""
     if config.trainer.loss.type not in LOSSES.builtin:
-        from clawrl_gym.trainers.loss_function import build_loss
-        from clawrl_gym.trainers.loss_trial import try_loss
+        from clawrl_gym.trainers.losses.loss_function import build_loss
+        from clawrl_gym.trainers.losses.loss_trial import try_loss
 
         try_loss(build_loss(config.trainer.loss))
 

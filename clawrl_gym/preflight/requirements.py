@@ -21,7 +21,7 @@ from clawrl_gym.inference.weights.adapters import adapter_slots
 from clawrl_gym.preflight.adapters import served_adapter
 from clawrl_gym.run_folder.folder import MIN_FREE_BYTES, free_bytes
 from clawrl_gym.trainers.capabilities import capabilities_of
-from clawrl_gym.trainers.memory import (
+from clawrl_gym.trainers.models.memory import (
     LearnerMemory,
     adam_bytes,
     adapter_parameters,

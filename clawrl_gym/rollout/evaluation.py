@@ -28,9 +28,9 @@ from clawrl_gym.core.metrics import (
     pass_at_k,
 )
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
-from clawrl_gym.rollout.episode import EpisodeSpec, Limits
-from clawrl_gym.rollout.floors import RewardFloors
-from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.collection.pool import WorkerPool
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec, Limits
+from clawrl_gym.rollout.episodes.floors import RewardFloors
 
 _MANY = 0.05
 """Share of lost tasks that is a warning."""

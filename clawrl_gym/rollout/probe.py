@@ -24,11 +24,11 @@ from gymnasium.vector.utils import CloudpickleWrapper
 
 from clawrl_gym.config import EnvConfig
 from clawrl_gym.core.errors import ClawError, ConfigErrors
-from clawrl_gym.core.scratch import Scratch
+from clawrl_gym.core.files.scratch import Scratch
 from clawrl_gym.core.types import StopReason, TaskRef
-from clawrl_gym.rollout.environment_thread import EnvironmentThread
-from clawrl_gym.rollout.progress import Progress
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.episodes.environment_thread import EnvironmentThread
+from clawrl_gym.rollout.episodes.progress import Progress
 
 _LIMIT_S = 120.0
 _OUTPUT_CHARS = 400

@@ -11,7 +11,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.inference.generation import Sampling
 from clawrl_gym.inference.interface import Policies
-from clawrl_gym.trainers.canaries import PROMPTS, Exchange
+from clawrl_gym.trainers.updates.canaries import PROMPTS, Exchange
 
 _ASKER = "canaries"
 """Name of the asker for the fleet: not a session."""

@@ -29,7 +29,7 @@ from clawrl_gym.core.errors import (
     NoRoom,
     first_of,
 )
-from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS, end_process
+from clawrl_gym.core.processes.interrupt import HOLDING_S, INTERRUPTS, end_process
 from clawrl_gym.run import sweep
 from clawrl_gym.run.help import help_text
 from clawrl_gym.serving.supervisor import NO_ROOM

@@ -25,17 +25,17 @@ from clawrl_gym.core.metrics import (
 from clawrl_gym.core.provenance import tree_memory_gb
 from clawrl_gym.core.text import replacements
 from clawrl_gym.core.types import Episode, Turn, Verdict
-from clawrl_gym.gateway.machine_turns import MachineTurns
 from clawrl_gym.gateway.prometheus import GatewayStats
+from clawrl_gym.gateway.sessions.machine_turns import MachineTurns
 from clawrl_gym.judge.queue import JudgeQueue
-from clawrl_gym.rollout.collector import UNTRAINABLE, Collector
-from clawrl_gym.rollout.floors import RewardFloors
-from clawrl_gym.rollout.flow import Flow
-from clawrl_gym.rollout.live_collector import LiveCollector
-from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.collection.collector import UNTRAINABLE, Collector
+from clawrl_gym.rollout.collection.flow import Flow
+from clawrl_gym.rollout.collection.live_collector import LiveCollector
+from clawrl_gym.rollout.collection.pool import WorkerPool
+from clawrl_gym.rollout.episodes.floors import RewardFloors
 from clawrl_gym.run.observer import ObservedPolicy
 from clawrl_gym.trainers.loop import Update
-from clawrl_gym.trainers.references import reply_tokens
+from clawrl_gym.trainers.updates.references import reply_tokens
 from clawrl_gym.trainers.user_queues import UserQueues
 
 _MEMORY_EVERY = 10

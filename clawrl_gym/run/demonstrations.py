@@ -18,12 +18,12 @@ from typing import Any, Protocol, runtime_checkable
 from clawrl_gym.agents.agent import Agent
 from clawrl_gym.config import AgentConfig, EnvConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.progress import NowAndThen
 from clawrl_gym.core.types import Episode, Message, TaskRef, Tool
-from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
-from clawrl_gym.rollout.task_sampler import TaskSampler
-from clawrl_gym.rollout.worker import build_agent
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.worker import build_agent
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec, PolicyReply, run_episode
 
 _TIMEOUT_S = 120.0
 _MOST_LOST = 20

@@ -19,8 +19,8 @@ from clawrl_gym.cluster.engine_actor import Lost, RayProcess
 from clawrl_gym.cluster.placement import EngineNeeds
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
-from clawrl_gym.core.log_files import rotate_program_log
-from clawrl_gym.core.transfer import Transfer
+from clawrl_gym.core.files.log_files import rotate_program_log
+from clawrl_gym.core.files.transfer import Transfer
 from clawrl_gym.inference.engine import Connection, Engine, EngineSetup, Hold, OnPhase
 from clawrl_gym.inference.engine_classes import engine_class
 from clawrl_gym.inference.engine_host import News

@@ -12,11 +12,11 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, Message, TaskRef, Tool
 from clawrl_gym.recipe.configure import load_config
-from clawrl_gym.rollout.chat import FunctionChat, PolicyAddress, PolicyChat, chat_of
-from clawrl_gym.rollout.environment_thread import EnvironmentThread
-from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
-from clawrl_gym.rollout.task_sampler import TaskSampler
-from clawrl_gym.rollout.worker import build_agent
+from clawrl_gym.rollout.collection.task_sampler import TaskSampler
+from clawrl_gym.rollout.collection.worker import build_agent
+from clawrl_gym.rollout.episodes.chat import FunctionChat, PolicyAddress, PolicyChat, chat_of
+from clawrl_gym.rollout.episodes.environment_thread import EnvironmentThread
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec, PolicyReply, run_episode
 
 PolicyFunction = Callable[[list[Message], list[Tool]], object]
 """Messages and tools in, the reply (a message or its text) out; it may be a coroutine function."""

@@ -15,7 +15,7 @@ from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.cluster.envs import check_env
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.core.errors import ClawError, StoreError, first_of
-from clawrl_gym.core.files import private_files, replace_text
+from clawrl_gym.core.files.files import private_files, replace_text
 from clawrl_gym.core.intervals import mean_of
 from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_SUCCESS, heldout_values
 from clawrl_gym.core.types import Episode
@@ -24,9 +24,9 @@ from clawrl_gym.evaluation.page import PAGE_FILE, cost_words, rewards_of, write_
 from clawrl_gym.evaluation.record import EPISODES_FILE, EvaluationRecord
 from clawrl_gym.evaluation.settings import EVALUATION_FILE, settings_of
 from clawrl_gym.preflight.preflight import Preflight, preflight_evaluation, preflight_of_run
-from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.collection.pool import WorkerPool
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Attempts, Evaluation, evaluate
-from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.run.policy import OnPhase, ServedPolicy, quiet
 from clawrl_gym.ui.text import estimate_words, in_words
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.files import replace_text
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.files import replace_text
+from clawrl_gym.core.files.jsonl import read_json_lines
+from clawrl_gym.core.files.remote_folder import is_address
 from clawrl_gym.core.metrics import METRICS_FILE, best_heldout, by_step
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.core.remote_folder import is_address
 from clawrl_gym.inference.models.resolve import HUB_ID, checkpoint_dtype, resolve_model
 from clawrl_gym.inference.weights.adapter_files import (
     ADAPTER,

@@ -13,9 +13,9 @@ from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.cluster.extra_evaluations import ExtraEvaluation, extra_metrics
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.metrics import best_heldout
+from clawrl_gym.rollout.collection.mixture import Mixture
+from clawrl_gym.rollout.episodes.floors import RewardFloors
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.floors import RewardFloors
-from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.run.services import RunServices
 from clawrl_gym.ui.text import reward_words
 from clawrl_gym.ui.view import RunView

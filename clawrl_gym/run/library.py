@@ -16,7 +16,7 @@ from clawrl_gym.recipe.configure import load_config
 from clawrl_gym.run.blocking import run_blocking
 
 if TYPE_CHECKING:
-    from clawrl_gym.rollout.chat import PolicyAddress
+    from clawrl_gym.rollout.episodes.chat import PolicyAddress
     from clawrl_gym.run.episode import PlayedEpisode, PolicyFunction
     from clawrl_gym.run.evaluate import EvaluationRun
     from clawrl_gym.run.policy import OnPhase

@@ -22,11 +22,11 @@ from typing import Protocol, Self
 
 from clawrl_gym.config import AdapterConfig, GatewayConfig, LiveConfig, PolicyConfig
 from clawrl_gym.core import redact
-from clawrl_gym.core.garbage import collected_by_the_clock
+from clawrl_gym.core.files.scratch import Scratch
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.core.scratch import Scratch
+from clawrl_gym.core.processes.garbage import collected_by_the_clock
 from clawrl_gym.dialogue.prompts import HistoryRule
-from clawrl_gym.gateway.admission import is_loopback
+from clawrl_gym.gateway.admission.admission import is_loopback
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.inference.engine_classes import engine_class, make_engine
@@ -37,7 +37,7 @@ from clawrl_gym.inference.weights.adapters import adapter_slots
 from clawrl_gym.inference.weights.checkpoints import WEIGHTS, checkpoint_dir
 from clawrl_gym.inference.weights.serving_folder import Take
 from clawrl_gym.inference.weights.whole_model import holds_adapter, write_whole
-from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.kept_model import model_of
 from clawrl_gym.store import Store, UpdateRow

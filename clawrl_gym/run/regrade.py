@@ -19,16 +19,16 @@ from clawrl_gym.agents.agent import Agent
 from clawrl_gym.cluster.envs import check_env, settle
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, RequestError, StoreError
-from clawrl_gym.core.files import private_files, replace_text
+from clawrl_gym.core.files.files import private_files, replace_text
 from clawrl_gym.core.provenance import describe_start
 from clawrl_gym.core.types import Episode, Message, StopReason, Tool, Transcript
 from clawrl_gym.evaluation.figures import EvaluationResult, data_of, read_result
 from clawrl_gym.evaluation.page import PAGE_FILE, write_evaluation_page
 from clawrl_gym.evaluation.record import Attempt, EvaluationRecord, each_attempt
 from clawrl_gym.evaluation.settings import EVALUATION_FILE, read_settings
-from clawrl_gym.rollout.environment_thread import EnvironmentThread
-from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, PolicyReply, run_episode
-from clawrl_gym.rollout.worker import build_agent
+from clawrl_gym.rollout.collection.worker import build_agent
+from clawrl_gym.rollout.episodes.environment_thread import EnvironmentThread
+from clawrl_gym.rollout.episodes.episode import Bounds, EpisodeSpec, PolicyReply, run_episode
 from clawrl_gym.run.policy import OnPhase, quiet
 from clawrl_gym.ui.text import in_words
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from clawrl_gym.config import RejudgeConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyUnavailable, first_of
-from clawrl_gym.core.files import private_files
-from clawrl_gym.core.folder_lock import holder_of
+from clawrl_gym.core.files.files import private_files
+from clawrl_gym.core.files.folder_lock import holder_of
 from clawrl_gym.core.progress import NowAndThen
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.core.types import Verdict

@@ -14,23 +14,23 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from clawrl_gym.config import ServeConfig
-from clawrl_gym.core.files import private_files
-from clawrl_gym.core.interrupt import INTERRUPTS
+from clawrl_gym.core.files.files import private_files
 from clawrl_gym.core.metrics import RETURNED_TO
 from clawrl_gym.core.ownership import OWNER
+from clawrl_gym.core.processes.interrupt import INTERRUPTS
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.machine_turns import MachineTurns
+from clawrl_gym.gateway.sessions.machine_turns import MachineTurns
 from clawrl_gym.inference.engine_classes import engine_class
 from clawrl_gym.inference.weights.adapters import adapter_slots
-from clawrl_gym.judge.language import load_languages
 from clawrl_gym.judge.queue import JudgeQueue
+from clawrl_gym.judge.signals.language import load_languages
 from clawrl_gym.preflight.compiling import with_compiling
 from clawrl_gym.preflight.judge import judge_in_words
 from clawrl_gym.preflight.model_plan import shape_of
 from clawrl_gym.recipe.model_size import settings_note
-from clawrl_gym.rollout.live_collector import LiveCollector
-from clawrl_gym.rollout.training_time import TrainingTime
+from clawrl_gym.rollout.collection.live_collector import LiveCollector
+from clawrl_gym.rollout.episodes.training_time import TrainingTime
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.services import RunServices
@@ -46,16 +46,16 @@ from clawrl_gym.serving.users import Departures
 from clawrl_gym.serving.versions import LiveVersions
 from clawrl_gym.store import JudgedTurn, UpdateRow
 from clawrl_gym.store.users import Users
-from clawrl_gym.trainers.algorithm import build_algorithm
+from clawrl_gym.trainers.algorithms.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
-from clawrl_gym.trainers.canaries import PRAISED
-from clawrl_gym.trainers.complaints import Complaints
-from clawrl_gym.trainers.guard import Guard
-from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import TrainLoop, Update
-from clawrl_gym.trainers.retention import Retention
+from clawrl_gym.trainers.updates.canaries import PRAISED
+from clawrl_gym.trainers.updates.guard import Guard
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.trainers.user_share import UserShare
+from clawrl_gym.trainers.versions.complaints import Complaints
+from clawrl_gym.trainers.versions.kept_versions import KeptVersions
+from clawrl_gym.trainers.versions.retention import Retention
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import RunView, make_view

@@ -31,7 +31,7 @@ from clawrl_gym.core.errors import ConfigError, NotServed, PolicyUnavailable, St
 from clawrl_gym.core.metrics import Metrics, Timeline
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.gateway.requests import renderable
+from clawrl_gym.gateway.wire.requests import renderable
 from clawrl_gym.inference.models.resolve import checkpoint_dtype
 from clawrl_gym.inference.transfer_store import TransferStore
 from clawrl_gym.inference.weights.adapter_files import ADAPTER
@@ -48,18 +48,18 @@ from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.kept_model import keep_model
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
-from clawrl_gym.trainers.actor import LearnerSetup, make_learner
-from clawrl_gym.trainers.canaries import CANARIES_FILE, Canaries
 from clawrl_gym.trainers.capabilities import capabilities_of
-from clawrl_gym.trainers.guard import Guard, guard_of
 from clawrl_gym.trainers.interface import AsyncLearner, RemoteLearner
 from clawrl_gym.trainers.loop import Publication, Update
+from clawrl_gym.trainers.models.pictures import Images
 from clawrl_gym.trainers.objectives import objectives
-from clawrl_gym.trainers.pictures import Images
-from clawrl_gym.trainers.references import REFERENCES_FILE, References
-from clawrl_gym.trainers.retention import read_pins
+from clawrl_gym.trainers.updates.actor import LearnerSetup, make_learner
+from clawrl_gym.trainers.updates.canaries import CANARIES_FILE, Canaries
+from clawrl_gym.trainers.updates.guard import Guard, guard_of
+from clawrl_gym.trainers.updates.references import REFERENCES_FILE, References
 from clawrl_gym.trainers.user_learners import UserLearner
 from clawrl_gym.trainers.user_share import UserShare
+from clawrl_gym.trainers.versions.retention import read_pins
 from clawrl_gym.ui.live_page import LivePage
 from clawrl_gym.ui.view import RunView
 

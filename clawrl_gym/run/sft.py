@@ -20,10 +20,10 @@ import yaml
 
 from clawrl_gym.config import SftConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
-from clawrl_gym.core.files import private_files, replace_text
-from clawrl_gym.core.folder_lock import lock_folder
-from clawrl_gym.core.interrupt import INTERRUPTS
+from clawrl_gym.core.files.files import private_files, replace_text
+from clawrl_gym.core.files.folder_lock import lock_folder
 from clawrl_gym.core.metrics import Metrics
+from clawrl_gym.core.processes.interrupt import INTERRUPTS
 from clawrl_gym.core.progress import NowAndThen
 from clawrl_gym.inference.device import Device
 from clawrl_gym.inference.engine_classes import engine_class
@@ -35,11 +35,11 @@ from clawrl_gym.run.policy import OnPhase, quiet
 from clawrl_gym.run.sft_data import SftData, SftReader
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.run_folder.kept_model import keep_model, kept_model
-from clawrl_gym.trainers import eight_bits, nf4
-from clawrl_gym.trainers.actor import LearnerSetup, make_learner
 from clawrl_gym.trainers.capabilities import capabilities_of
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.supervised import BatchOrder, mean_loss
+from clawrl_gym.trainers.models import eight_bits, nf4
+from clawrl_gym.trainers.updates.actor import LearnerSetup, make_learner
+from clawrl_gym.trainers.updates.learner import Learner
+from clawrl_gym.trainers.updates.supervised import BatchOrder, mean_loss
 
 HELDOUT_LOSS = "sft/heldout_loss"
 """Metric: mean over the tokens of held-out replies, in nats."""

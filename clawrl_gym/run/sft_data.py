@@ -30,8 +30,8 @@ from clawrl_gym.run_folder.kept_model import model_of
 from clawrl_gym.store import StoreReader
 from clawrl_gym.store.rows import SessionRow
 from clawrl_gym.store.schema import DATABASE_FILE
-from clawrl_gym.trainers.packing import count_tokens
-from clawrl_gym.trainers.supervised import make_supervised_sample
+from clawrl_gym.trainers.models.packing import count_tokens
+from clawrl_gym.trainers.updates.supervised import make_supervised_sample
 
 _TABLES = (".parquet", ".arrow")
 _TEXTS = (".jsonl", ".ndjson", ".json")

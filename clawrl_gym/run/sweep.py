@@ -23,9 +23,9 @@ from pathlib import Path
 from clawrl_gym.config.compose import split_search_path
 from clawrl_gym.config.run import RunConfig
 from clawrl_gym.core.errors import ConfigError, ConfigErrors
-from clawrl_gym.core.interrupt import INTERRUPTS
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import HELDOUT_SUCCESS, METRICS_FILE
+from clawrl_gym.core.processes.interrupt import INTERRUPTS
 from clawrl_gym.preflight.problems import Problems
 from clawrl_gym.recipe.model_size import compose_sized
 from clawrl_gym.recipe.repeat import FLAG, split_config

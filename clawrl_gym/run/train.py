@@ -14,37 +14,37 @@ from pathlib import Path
 from clawrl_gym.cluster.environments import Environments
 from clawrl_gym.cluster.envs import check_env, stages_of
 from clawrl_gym.config import RunConfig
-from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import StoreError, TrainerError
-from clawrl_gym.core.files import private_files
-from clawrl_gym.core.interrupt import INTERRUPTS
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.files import private_files
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE, by_step
+from clawrl_gym.core.processes.controls import control_words
+from clawrl_gym.core.processes.interrupt import INTERRUPTS
 from clawrl_gym.core.provenance import record_notes
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.preflight.preflight import Preflight, preflight_of_run, preflight_training
-from clawrl_gym.rollout.collector import Collector, Judging
-from clawrl_gym.rollout.control import Substitution
-from clawrl_gym.rollout.curriculum import TaskOutcome
-from clawrl_gym.rollout.dispatcher import Dispatcher
+from clawrl_gym.rollout.collection.collector import Collector, Judging
+from clawrl_gym.rollout.collection.control import Substitution
+from clawrl_gym.rollout.collection.curriculum import TaskOutcome
+from clawrl_gym.rollout.collection.dispatcher import Dispatcher
+from clawrl_gym.rollout.collection.flow import Flow
+from clawrl_gym.rollout.episodes.floors import RewardFloors
+from clawrl_gym.rollout.episodes.stage import limits_of
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.floors import RewardFloors
-from clawrl_gym.rollout.flow import Flow
-from clawrl_gym.rollout.stage import limits_of
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.heldout import HeldOut
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.services import RunServices
 from clawrl_gym.run_folder.remote_checkpoints import copied_checkpoints
 from clawrl_gym.store import UpdateRow
-from clawrl_gym.trainers.algorithm import build_algorithm
-from clawrl_gym.trainers.health import warnings_of
-from clawrl_gym.trainers.kept_versions import KeptVersions
+from clawrl_gym.trainers.algorithms.algorithm import build_algorithm
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.no_gradient import REMEDIES, NoGradient
-from clawrl_gym.trainers.retention import Retention
+from clawrl_gym.trainers.versions.health import warnings_of
+from clawrl_gym.trainers.versions.kept_versions import KeptVersions
+from clawrl_gym.trainers.versions.retention import Retention
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.training import TRAINING
 from clawrl_gym.ui.transcripts import find_tokenizer

@@ -18,8 +18,8 @@ import yaml
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.config.loss import with_loss
 from clawrl_gym.core.errors import ConfigError, DiskFull, StoreError
-from clawrl_gym.core.files import make_private, private_files, replace_text
-from clawrl_gym.core.folder_lock import holder_of, in_use
+from clawrl_gym.core.files.files import make_private, private_files, replace_text
+from clawrl_gym.core.files.folder_lock import holder_of, in_use
 from clawrl_gym.core.plain_yaml import plain_values
 from clawrl_gym.evaluation.record import unfinished
 from clawrl_gym.evaluation.settings import Settings

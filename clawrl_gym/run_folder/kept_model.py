@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from clawrl_gym.core.errors import PolicyError, boundary
-from clawrl_gym.core.files import link_or_copy
+from clawrl_gym.core.files.files import link_or_copy
 from clawrl_gym.inference.models.resolve import checked, resolve_model
 from clawrl_gym.inference.weights.checkpoints import KEPT_MODEL, run_of
 from clawrl_gym.inference.weights.files import files_beside_weights, weight_files

@@ -14,9 +14,8 @@ import yaml
 
 from clawrl_gym.config.part import leaf
 from clawrl_gym.config.sft import is_supervised
-from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import (
     HELDOUT_HIGH,
     HELDOUT_LOW,
@@ -26,6 +25,7 @@ from clawrl_gym.core.metrics import (
     MetricRow,
     by_step,
 )
+from clawrl_gym.core.processes.controls import control_words
 from clawrl_gym.core.provenance import read_starts
 from clawrl_gym.inference.models.resolve import HUB_ID, sees
 from clawrl_gym.inference.models.shipped import SHIPPED

@@ -24,14 +24,14 @@ import yaml
 
 from clawrl_gym.config import CommandConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, TransferError
-from clawrl_gym.core.log_files import files_of_log, is_full_file
+from clawrl_gym.core.files.log_files import files_of_log, is_full_file
+from clawrl_gym.core.files.remote_folder import RemoteFolder
+from clawrl_gym.core.files.transfer import Manifest, manifest_of
+from clawrl_gym.core.files.whole_folder import link_folder
 from clawrl_gym.core.metrics import METRICS_FILE
-from clawrl_gym.core.pauses import growing_pauses_s
+from clawrl_gym.core.processes.pauses import growing_pauses_s
 from clawrl_gym.core.provenance import RUN_FILE
 from clawrl_gym.core.redact import clean, hidden
-from clawrl_gym.core.remote_folder import RemoteFolder
-from clawrl_gym.core.transfer import Manifest, manifest_of
-from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.run_folder.folder import RunFolder, read_config_values
 

@@ -6,8 +6,8 @@ import secrets
 
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.files import private_files
-from clawrl_gym.gateway.admission import check_key
+from clawrl_gym.core.files.files import private_files
+from clawrl_gym.gateway.admission.admission import check_key
 from clawrl_gym.gateway.openclaw import snippet
 from clawrl_gym.run_folder.folder import RunFolder, serving_folder
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.core.errors import ConfigError, PolicyError
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.metrics import RETURNED_TO
 from clawrl_gym.core.ownership import user_of
 from clawrl_gym.store import JudgedTurn, UpdateRow
-from clawrl_gym.trainers.complaints import RESTORED, Complaints
+from clawrl_gym.trainers.versions.complaints import RESTORED, Complaints
 
 COMPLAINTS_FILE = "complaints.json"
 """File below a serving folder: the last good version."""

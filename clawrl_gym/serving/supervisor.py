@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.interrupt import EXIT_CODES, PATIENCE_S, restore_terminal
-from clawrl_gym.core.pauses import growing_pauses_s
+from clawrl_gym.core.processes.interrupt import EXIT_CODES, PATIENCE_S, restore_terminal
+from clawrl_gym.core.processes.pauses import growing_pauses_s
 
 SOCKET_VARIABLE = "CLAWRL_SERVE_SOCKET"
 """Environment variable with the number of the open socket that the child serves on."""

@@ -26,13 +26,13 @@ from clawrl_gym.serving.users import user_folder
 from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
-from clawrl_gym.trainers.guard import Guard, guard_of
 from clawrl_gym.trainers.interface import AsyncLearner
-from clawrl_gym.trainers.kept_versions import KeptVersions
 from clawrl_gym.trainers.loop import Publication, Refused, TrainLoop, Update
-from clawrl_gym.trainers.retention import Retention
+from clawrl_gym.trainers.updates.guard import Guard, guard_of
 from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
 from clawrl_gym.trainers.user_queues import UserQueues
+from clawrl_gym.trainers.versions.kept_versions import KeptVersions
+from clawrl_gym.trainers.versions.retention import Retention
 
 NextBatch = Callable[[BatchQueue, int, int], Awaitable[Batch]]
 Publish = Callable[[UserLearner, int, str], Awaitable[Publication]]
@@ -267,7 +267,7 @@ class UserTraining:
 
 
 def _check_user(folder: Path, user: str) -> None:
-    from clawrl_gym.trainers.checkpoint import check_user
+    from clawrl_gym.trainers.updates.checkpoint import check_user
 
     check_user(folder, user)
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from clawrl_gym.core.errors import ClawError, StoreError
-from clawrl_gym.core.folder_lock import holder_of
+from clawrl_gym.core.files.folder_lock import holder_of
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS
 from clawrl_gym.serving.last_report import LastReport

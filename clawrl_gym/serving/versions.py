@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, PolicyError, StoreError
-from clawrl_gym.core.files import private_files
+from clawrl_gym.core.files.files import private_files
+from clawrl_gym.core.files.whole_folder import link_folder
 from clawrl_gym.core.metrics import RETURNED_TO
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.gateway.versions import VersionJson
 from clawrl_gym.inference.weights.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.run_folder.folder import RunFolder
@@ -26,7 +26,7 @@ from clawrl_gym.serving.user_training import UserTraining
 from clawrl_gym.serving.users import checkpoints_of
 from clawrl_gym.store import Store, StoreReader, UpdateRow
 from clawrl_gym.trainers.loop import TrainLoop
-from clawrl_gym.trainers.retention import pin, read_pins, unpin
+from clawrl_gym.trainers.versions.retention import pin, read_pins, unpin
 from clawrl_gym.ui.run_data import is_serving
 
 _ANSWER_S = 90.0

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 
 ALLOWANCES_FILE = "allowances.json"
 """File name below a serving folder."""

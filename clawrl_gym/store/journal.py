@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.core.jsonl import JsonLines, RotatedLines
-from clawrl_gym.core.log_files import FULL_BYTES, files_of_log
+from clawrl_gym.core.files.jsonl import JsonLines, RotatedLines
+from clawrl_gym.core.files.log_files import FULL_BYTES, files_of_log
 from clawrl_gym.core.types import DistilledTurn
 from clawrl_gym.store.rows import NextStateColumns, TurnColumns, VerdictColumns, unpack_ints
 from clawrl_gym.store.writer import Transaction

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clawrl_gym.core.errors import DiskFull, StoreError, boundary
+from clawrl_gym.core.files.scratch import Scratch
 from clawrl_gym.core.pictures import digest_of_part, pictures_of
-from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.types import ContentPart, Message
 from clawrl_gym.store.writer import Transaction
 

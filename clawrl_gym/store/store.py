@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from clawrl_gym.core.errors import DiskFull, StoreError, boundary
-from clawrl_gym.core.folder_lock import lock_folder
-from clawrl_gym.core.log_files import FULL_BYTES
+from clawrl_gym.core.files.folder_lock import lock_folder
+from clawrl_gym.core.files.log_files import FULL_BYTES
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Compared, DistilledTurn, Group, Message, Sample, Turn, Verdict
 from clawrl_gym.store import journal, pictures, schema, sessions, training, turns, verdicts

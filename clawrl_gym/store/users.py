@@ -23,7 +23,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from clawrl_gym.core.errors import ConfigError, StoreError
-from clawrl_gym.core.files import private_files, replace_text
+from clawrl_gym.core.files.files import private_files, replace_text
 from clawrl_gym.core.ownership import wrong_name
 
 USERS_FILE = "users.json"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from clawrl_gym.core.errors import DiskFull, StoreError
-from clawrl_gym.core.jsonl import JsonLines
+from clawrl_gym.core.files.jsonl import JsonLines
 from clawrl_gym.core.repeats import Repeats
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from clawrl_gym.core.log_files import files_of_log
+from clawrl_gym.core.files.log_files import files_of_log
 from clawrl_gym.core.types import Sample, Turn, Verdict, VerdictDetail
 from clawrl_gym.judge.enhance import hints_of
 from clawrl_gym.store import SessionRow, StoreReader, effective

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.intervals import mean_difference, reward_difference
 from clawrl_gym.core.metrics import (
     HELDOUT_HIGH,
@@ -14,8 +13,9 @@ from clawrl_gym.core.metrics import (
     NO_GRADIENT_PREFIX,
     MetricRow,
 )
-from clawrl_gym.trainers.health import warnings_of
+from clawrl_gym.core.processes.controls import control_words
 from clawrl_gym.trainers.no_gradient import CAUSES, REMEDIES, Cause
+from clawrl_gym.trainers.versions.health import warnings_of
 from clawrl_gym.ui.personal import fallen_answers
 from clawrl_gym.ui.run_data import RunData
 from clawrl_gym.ui.text import (

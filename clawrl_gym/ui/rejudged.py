@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.intervals import Estimate
 from clawrl_gym.core.provenance import describe_start
 from clawrl_gym.core.spread import evenly

@@ -9,7 +9,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from clawrl_gym.core.errors import ClawError, StoreError
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.metrics import ERRORS_PREFIX, FAILURES_PREFIX, REQUESTS_PREFIX
 from clawrl_gym.core.provenance import Start
 from clawrl_gym.core.types import Json, Verdict

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from clawrl_gym.config.part import leaf
-from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ClawError, StoreError, boundary
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.metrics import (
     HELDOUT_SUCCESS,
     LOOPS,
@@ -21,6 +20,7 @@ from clawrl_gym.core.metrics import (
     rewards_by_step,
     solved_by_step,
 )
+from clawrl_gym.core.processes.controls import control_words
 from clawrl_gym.core.provenance import Start, read_starts
 from clawrl_gym.core.redact import is_secret
 from clawrl_gym.core.spread import evenly

@@ -31,7 +31,7 @@ from clawrl_gym.envs.task_env import Info, Metadata, TaskEnv
 from clawrl_gym.envs.task_source import TaskSource
 
 if TYPE_CHECKING:
-    from clawrl_gym.envs.gui.film import Film
+    from clawrl_gym.envs.gui.films.film import Film
 
 OVER = "(done)"
 _START_S = 60.0
@@ -213,7 +213,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
             self._tool = tool(*self._spans(task, screen), self._thousandths)
             self._first = self._observe(screen, [], instruction + "\n")
             if self.filming:
-                from clawrl_gym.envs.gui.film import Film
+                from clawrl_gym.envs.gui.films.film import Film
 
                 self._film = Film(instruction, screen.viewport)
         except BaseException:
@@ -262,7 +262,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         shot = screen.shot()
         if self._options.observation != "marked":
             return shot
-        from clawrl_gym.envs.gui.picture import marked
+        from clawrl_gym.envs.gui.films.picture import marked
 
         return marked(shot, self._view, screen.viewport)
 

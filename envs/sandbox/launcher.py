@@ -23,7 +23,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clawrl_gym.core.open_files import allow_open_files
+from clawrl_gym.core.files.open_files import allow_open_files
 from clawrl_gym.envs.sandbox import kernel, tree
 from clawrl_gym.envs.sandbox.cgroup import limits_kind, open_cgroups
 from clawrl_gym.envs.sandbox.interface import Limits

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from clawrl_gym.core import errors
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.core.open_files import allow_open_files
+from clawrl_gym.core.files.open_files import allow_open_files
 from clawrl_gym.envs.sandbox import kernel
 from clawrl_gym.envs.sandbox.room import Room, most_sandboxes
 from clawrl_gym.envs.sandbox.start_line import StartLine

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from clawrl_gym.core.slow_machine import cpu_waits
+from clawrl_gym.core.processes.slow_machine import cpu_waits
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.transport import Exchange, Transport
 

@@ -12,7 +12,7 @@ from clawrl_gym.agents.agent import Action, ParseFailure
 from clawrl_gym.agents.text import TextAgent
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message
-from clawrl_gym.envs.swe.instance import SUBMIT_MARK
+from clawrl_gym.envs.swe.rows.instance import SUBMIT_MARK
 
 SYSTEM = (
     "Fix the issue in this repository. Reply with one bash block. Its output comes back to you. "

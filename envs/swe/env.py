@@ -12,11 +12,11 @@ from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.grading import grade
-from clawrl_gym.envs.swe.images import ready_image
-from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.machine import settled, usual_kind
 from clawrl_gym.envs.swe.observation import observation_text
-from clawrl_gym.envs.swe.repository import (
+from clawrl_gym.envs.swe.rows.images import ready_image
+from clawrl_gym.envs.swe.rows.instance import SUBMIT_MARK, Instance
+from clawrl_gym.envs.swe.rows.repository import (
     Repository,
     RepositoryChanges,
     activate,

@@ -13,9 +13,16 @@ from dataclasses import dataclass
 
 from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
-from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch import Patch
-from clawrl_gym.envs.swe.script import Marks, TestOutput, marked, preparation, read_output, started
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.script import (
+    Marks,
+    TestOutput,
+    marked,
+    preparation,
+    read_output,
+    started,
+)
 
 MAX_LOG_BYTES = 32 << 20
 MAX_TEST_FILE_BYTES = 2 << 20

@@ -14,12 +14,12 @@ from clawrl_gym.core.errors import EnvError, NoVerdict
 from clawrl_gym.envs.report import report_of, with_left_out
 from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.swe.evaluation import EvaluationFailed, Evaluations, PatchFails
-from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.logs import LogReport, grade_log
 from clawrl_gym.envs.swe.patch import Patch, PatchRefused
 from clawrl_gym.envs.swe.patch_reader import read_patch
-from clawrl_gym.envs.swe.protected_files import without_tests
-from clawrl_gym.envs.swe.script import swebench_log
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.logs import LogReport, grade_log
+from clawrl_gym.envs.swe.rows.protected_files import without_tests
+from clawrl_gym.envs.swe.rows.script import swebench_log
 from clawrl_gym.envs.swe.twin_runs import gold_patch, require_twins_fail
 
 MAX_FILES = 5_000

@@ -16,7 +16,7 @@ from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.modules import module_mounts
-from clawrl_gym.envs.swe.runners import missing_runners, modules_for
+from clawrl_gym.envs.swe.rows.runners import missing_runners, modules_for
 from clawrl_gym.envs.swe.source import (
     COMPOSED,
     is_of_this_machine,

@@ -16,10 +16,10 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.selection import LeftOut, Selection, select, selection_of
 from clawrl_gym.envs.shipped_tasks import shipped
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.loader import Rows, is_packed, read_rows
-from clawrl_gym.envs.swe.logs import parser_registry
-from clawrl_gym.envs.swe.row import Row, RowDefaults, instance_of, repository_of
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.loader import Rows, is_packed, read_rows
+from clawrl_gym.envs.swe.rows.logs import parser_registry
+from clawrl_gym.envs.swe.rows.row import Row, RowDefaults, instance_of, repository_of
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.verified import held_out_note, verified_row
 

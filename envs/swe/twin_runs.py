@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from random import Random, SystemRandom
 
 from clawrl_gym.envs.swe.evaluation import Evaluations, PatchFails
-from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.logs import grade_log
 from clawrl_gym.envs.swe.patch import Patch, PatchRefused
 from clawrl_gym.envs.swe.patch_reader import parse_patch
-from clawrl_gym.envs.swe.protected_files import files_named_by, own_patch
-from clawrl_gym.envs.swe.script import swebench_log, test_files_of, with_files
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.logs import grade_log
+from clawrl_gym.envs.swe.rows.protected_files import files_named_by, own_patch
+from clawrl_gym.envs.swe.rows.script import swebench_log, test_files_of, with_files
 from clawrl_gym.envs.twins.tests import TestTwin, twins_of, with_twins
 
 LEAST_PAIRS, MOST_PAIRS = 2, 5

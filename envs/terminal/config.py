@@ -10,7 +10,7 @@ from pydantic import Field
 from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.envs.kind import RegisteredEnvConfig
 from clawrl_gym.envs.terminal import GYM_CLASS, GYM_ID
-from clawrl_gym.envs.terminal.verifier import VerifierMode
+from clawrl_gym.envs.terminal.folders.verifier import VerifierMode
 
 
 class TerminalEnvConfig(RegisteredEnvConfig):

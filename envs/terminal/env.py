@@ -14,12 +14,12 @@ from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.terminal.agent import reply_text
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.envs.terminal.machines import Machines
+from clawrl_gym.envs.terminal.folders.machines import Machines
+from clawrl_gym.envs.terminal.folders.trial import Trial
+from clawrl_gym.envs.terminal.folders.verifier import is_trusted
 from clawrl_gym.envs.terminal.source import needs_of, open_source
 from clawrl_gym.envs.terminal.submission import Submission
 from clawrl_gym.envs.terminal.task import SUBMIT, Task
-from clawrl_gym.envs.terminal.trial import Trial
-from clawrl_gym.envs.terminal.verifier import is_trusted
 
 
 class TerminalEnv(TaskEnv[Task, Trial]):

@@ -10,8 +10,8 @@ from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.shipped_tasks import shipped
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
-from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
+from clawrl_gym.envs.terminal.folders.folder_tasks import FolderTasks
+from clawrl_gym.envs.terminal.folders.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Task
 
 GENERATED, COMPOSED, PLAIN = "generated", "composed", "plain"

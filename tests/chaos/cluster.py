@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import ExitStack
 
-from clawrl_gym.core.descendants import descendants
+from clawrl_gym.core.processes.descendants import descendants
 from tests.chaos.processes import Process, find
 from tests.chaos.target import Target
 from tests.machines import Machine, machines, until

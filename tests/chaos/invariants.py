@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.store import StoreReader
 from clawrl_gym.store.rows import unpack_ints
 from tests.chaos.ledger import acknowledged, digest_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.core.descendants import descendants
+from clawrl_gym.core.processes.descendants import descendants
 
 
 @dataclass(frozen=True, slots=True)

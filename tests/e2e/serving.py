@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from clawrl_gym.core.descendants import descendants
+from clawrl_gym.core.processes.descendants import descendants
 from tests.e2e.runs import ROOT
 
 

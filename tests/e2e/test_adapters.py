@@ -25,8 +25,8 @@ from clawrl_gym.inference.servers import PolicyServers
 from clawrl_gym.inference.weights.adapters import adapter_slots
 from clawrl_gym.run.export import export_run
 from clawrl_gym.run.weight_checks import WeightChecks
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.packing import make_packs
+from clawrl_gym.trainers.models.packing import make_packs
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.e2e.served import CONFIG, Served, processes_of, until
 from tests.reference.tiny_model import make_samples
 from tests.tiny_models import make_random_model

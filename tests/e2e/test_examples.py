@@ -108,7 +108,7 @@ class Lines:
 
 from pathlib import Path
 
-from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.updates.learner import Learner
 
 
 class Noting(Learner):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.core.types import Sample, Verdict
-from clawrl_gym.judge.call_rule import RULE
+from clawrl_gym.judge.signals.call_rule import RULE
 from clawrl_gym.store import StoreReader
 from tests.e2e import runs
 

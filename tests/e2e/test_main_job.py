@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import RunConfig
-from clawrl_gym.core.descendants import command_of, descendants
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
+from clawrl_gym.core.processes.descendants import command_of, descendants
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.store import StoreReader
 from tests.chaos.assault import Assault

@@ -18,10 +18,10 @@ import pytest
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
 from clawrl_gym.envs.showcase.swe.corpus import make_instance
 from clawrl_gym.envs.swe.env import SweEnv
-from clawrl_gym.envs.swe.instance import SUBMIT_MARK
-from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.harness import Harness, run_harness
+from clawrl_gym.envs.swe.rows.instance import SUBMIT_MARK
+from clawrl_gym.rollout.episodes.chat import GatewayChat, PolicyAddress
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec
+from clawrl_gym.rollout.episodes.harness import Harness, run_harness
 from tests.e2e.runs import ROOT
 from tests.gateway_rig import Bench
 

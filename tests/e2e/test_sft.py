@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.files.jsonl import read_json_lines
 from clawrl_gym.inference.models.renderer import ChatRenderer
 from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.inference.weights.checkpoints import last_checkpoint

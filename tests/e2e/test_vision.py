@@ -17,10 +17,10 @@ from clawrl_gym.inference.models.resolve import picture_ids
 from clawrl_gym.inference.vllm.client import PolicyClient
 from clawrl_gym.inference.vllm.publisher import WeightPublisher
 from clawrl_gym.inference.vllm.server import PolicyServer
-from clawrl_gym.trainers.algorithm import TurnWeights, make_sample
-from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.packing import make_packs
-from clawrl_gym.trainers.pictures import Images
+from clawrl_gym.trainers.algorithms.algorithm import TurnWeights, make_sample
+from clawrl_gym.trainers.models.packing import make_packs
+from clawrl_gym.trainers.models.pictures import Images
+from clawrl_gym.trainers.updates.learner import Learner
 from tests.gateway_rig import Bench
 from tests.narrow import parts, url_of_part
 from tests.tiny_vision import make_vision_model, picture, said, shown

@@ -13,7 +13,7 @@ from clawrl_gym.config import RayConfig
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.episodes.chat import PolicyAddress
 
 NOBODY = PolicyAddress("http://127.0.0.1:1/v1", "key", "model", is_gateway=False)
 PLAYED = (

@@ -13,8 +13,8 @@ from clawrl_gym.core.errors import NotServed
 from clawrl_gym.inference.models.shipped import shipped_dir
 from clawrl_gym.inference.servers import PolicyServers
 from clawrl_gym.run.weight_checks import WeightChecks
-from clawrl_gym.trainers.adapter import trained
-from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.models.adapter import trained
+from clawrl_gym.trainers.updates.learner import Learner
 
 pytestmark = [pytest.mark.gpu, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
 CONFIG = PolicyConfig(gpu_memory_utilization=0.2)

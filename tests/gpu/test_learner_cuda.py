@@ -19,14 +19,14 @@ from tests.reference.tiny_model import make_samples
 
 if TYPE_CHECKING:
     from clawrl_gym.core.types import Sample
-    from clawrl_gym.trainers.learner import Learner
+    from clawrl_gym.trainers.updates.learner import Learner
 
 pytestmark = pytest.mark.gpu
 LENGTHS = [5, 30, 17, 60, 9, 28] * 4
 
 
 def make_learner(device: Literal["cpu", "cuda"], **form: object) -> Learner:
-    from clawrl_gym.trainers.learner import Learner
+    from clawrl_gym.trainers.updates.learner import Learner
 
     config = LearnerConfig.model_validate({"lr": 1e-3, "warmup_steps": 0} | form)
     unbounded = {"token_ratio_max": None, "sequence_ratio_max": None}  # the samples are random
@@ -40,7 +40,7 @@ def on_policy(learner: Learner) -> list[Sample]:
     """Samples as if the learner itself had sampled them."""
     import torch
 
-    from clawrl_gym.trainers.packing import make_packs
+    from clawrl_gym.trainers.models.packing import make_packs
 
     samples = []
     for sample in make_samples(LENGTHS):
@@ -142,8 +142,8 @@ def test_memory_is_that_of_the_arithmetic(
 
     from bench.learner_memory import samples, write_model
     from clawrl_gym.inference.models.shape import shape_of_folder
-    from clawrl_gym.trainers.learner import Learner
-    from clawrl_gym.trainers.memory import GIB, learner_memory
+    from clawrl_gym.trainers.models.memory import GIB, learner_memory
+    from clawrl_gym.trainers.updates.learner import Learner
 
     write_model(str(tmp_path), layers=4)
     config = LearnerConfig.model_validate(FORMS[form] | {"checkpoint_layers": checkpoint_layers})

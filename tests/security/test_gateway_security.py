@@ -14,8 +14,8 @@ from aiohttp.test_utils import make_mocked_request
 
 from clawrl_gym.config import GatewayConfig, LiveConfig
 from clawrl_gym.core import redact
-from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.admission.admission import Admission
+from clawrl_gym.gateway.wire.refusals import Refusal
 from tests.gateway_rig import HELLO, Bench, user
 
 CHAT = "/v1/chat/completions"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clawrl_gym.judge.resemblance import WEIGHTS, Odds, asks
+from clawrl_gym.judge.signals.resemblance import WEIGHTS, Odds, asks
 from tools.complaints.recipe import (
     TALK,
     Answer,

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.plain_yaml import plain_values
-from clawrl_gym.judge.language import Language, declared
-from clawrl_gym.judge.resemblance import SIZE, Odds, Resemblance, asks, features_of
-from clawrl_gym.judge.user_rules import Hit, opening_of
+from clawrl_gym.judge.signals.language import Language, declared
+from clawrl_gym.judge.signals.resemblance import SIZE, Odds, Resemblance, asks, features_of
+from clawrl_gym.judge.signals.user_rules import Hit, opening_of
 
 ANSWERS = Path(__file__).parent / "answers"
 SITUATIONS = Path(__file__).parent / "situations"

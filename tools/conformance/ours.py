@@ -18,18 +18,18 @@ from torch import Tensor
 from clawrl_gym.config import LossConfig
 from clawrl_gym.core.types import Episode, Group, Sample, StopReason, TaskRef, Turn
 from clawrl_gym.dialogue.merging import Segment, merge_turns
-from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.trainers.loss import LossSettings, outside, policy_loss, truncated_importance
-from clawrl_gym.trainers.loss_function import build_loss
+from clawrl_gym.trainers.algorithms.grpo import Grpo
 from clawrl_gym.trainers.losses.gspo import sequence_ratio
-from clawrl_gym.trainers.packing import (
+from clawrl_gym.trainers.losses.loss import LossSettings, outside, policy_loss, truncated_importance
+from clawrl_gym.trainers.losses.loss_function import build_loss
+from clawrl_gym.trainers.losses.token_loss import LossInputs, ratio
+from clawrl_gym.trainers.models.packing import (
     Pack,
     count_sequences,
     count_tokens,
     make_packs,
     trainable,
 )
-from clawrl_gym.trainers.token_loss import LossInputs, ratio
 from tools.conformance.exchange import Case, Result, Sequence, compare, load_cases
 
 CANNOT = {

@@ -19,7 +19,7 @@ from clawrl_gym.envs.showcase.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.terminal.agent import reply_text
 from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.judge.interface import Case
-from clawrl_gym.judge.prompt import case_messages
+from clawrl_gym.judge.models.prompt import case_messages
 from clawrl_gym.judge.rule_hints import hint_of_error, hint_of_report
 from tools.tiny_policy.careless import demonstrated
 from tools.tiny_policy.conversations import Conversation

@@ -18,8 +18,8 @@ from clawrl_gym.envs.showcase.swe.corpus.corpus import (
     make_instance,
 )
 from clawrl_gym.envs.swe.agent import SweAgent, reply_text
-from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.observation import observation_text
+from clawrl_gym.envs.swe.rows.instance import SUBMIT_MARK, Instance
 from tools.tiny_policy.careless import BAD_HABIT, LAPSE, Slip, sub
 from tools.tiny_policy.conversations import Conversation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clawrl_gym.trainers.losses.ppo import Clipping
-from clawrl_gym.trainers.token_loss import LossInputs, TokenLoss
+from clawrl_gym.trainers.losses.token_loss import LossInputs, TokenLoss
 
 if TYPE_CHECKING:
     from torch import Tensor

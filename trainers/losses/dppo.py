@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clawrl_gym.trainers.token_loss import MAX_LOG_RATIO, LossInputs, TokenLoss, ratio
+from clawrl_gym.trainers.losses.token_loss import MAX_LOG_RATIO, LossInputs, TokenLoss, ratio
 
 if TYPE_CHECKING:
     from torch import Tensor

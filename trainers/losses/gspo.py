@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clawrl_gym.trainers.losses.ppo import Clipping, clipped_surrogate
-from clawrl_gym.trainers.token_loss import LossInputs, TokenLoss, ratio, sequence_means
+from clawrl_gym.trainers.losses.token_loss import LossInputs, TokenLoss, ratio, sequence_means
 
 if TYPE_CHECKING:
     from torch import Tensor

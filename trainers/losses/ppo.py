@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clawrl_gym.trainers.token_loss import LossInputs, TokenLoss
+from clawrl_gym.trainers.losses.token_loss import LossInputs, TokenLoss
 
 if TYPE_CHECKING:
     from torch import Tensor

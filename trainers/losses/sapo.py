@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clawrl_gym.trainers.token_loss import LossInputs, TokenLoss
+from clawrl_gym.trainers.losses.token_loss import LossInputs, TokenLoss
 
 
 class Gates(BaseModel):

@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.files import cache_root
+from clawrl_gym.core.files.files import cache_root
 from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.inference.weights.cache import CachedModel, ModelCache
 

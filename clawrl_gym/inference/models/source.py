@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.transfer import Get, Manifest, Transfer, manifest_of
+from clawrl_gym.core.files.transfer import Get, Manifest, Transfer, manifest_of
 from clawrl_gym.inference.models.resolve import HUB_ID, at_commit
 from clawrl_gym.inference.weights.cache import CachedModel, ModelCache
 from clawrl_gym.inference.weights.files import files_beside_weights, weight_files

@@ -22,7 +22,7 @@ from clawrl_gym.core.errors import (
     RequestError,
     RequestTooLarge,
 )
-from clawrl_gym.core.pauses import growing_pauses_s
+from clawrl_gym.core.processes.pauses import growing_pauses_s
 
 T = TypeVar("T")
 _REFUSED = (400, 413, 422)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
-from clawrl_gym.core.files import cache_root
+from clawrl_gym.core.files.files import cache_root
 from clawrl_gym.core.provenance import threads_of
 from clawrl_gym.inference.device import Device
 from clawrl_gym.inference.interface import MODEL_NAME

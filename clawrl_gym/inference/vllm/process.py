@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 
-from clawrl_gym.core.descendants import die_with_parent, forks_die_with_parent
+from clawrl_gym.core.processes.descendants import die_with_parent, forks_die_with_parent
 from clawrl_gym.inference.vllm.objects import VllmConfig
 
 PARENT_VARIABLE = "CLAWRL_PARENT_PID"

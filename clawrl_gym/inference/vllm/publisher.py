@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
-from clawrl_gym.core.pauses import growing_pauses_s
+from clawrl_gym.core.processes.pauses import growing_pauses_s
 from clawrl_gym.inference.vllm.client import PolicyClient
 from clawrl_gym.inference.weights.serving_folder import ServingFolder
 

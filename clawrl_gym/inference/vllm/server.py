@@ -21,8 +21,8 @@ from pathlib import Path
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
-from clawrl_gym.core.log_files import rotate_program_log
-from clawrl_gym.core.scratch import Scratch
+from clawrl_gym.core.files.log_files import rotate_program_log
+from clawrl_gym.core.files.scratch import Scratch
 from clawrl_gym.inference.device import Device
 from clawrl_gym.inference.interface import MODEL_NAME
 from clawrl_gym.inference.models.resolve import check_context

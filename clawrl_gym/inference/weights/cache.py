@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from clawrl_gym.core.transfer import Get, Manifest, Transfer, receive
+from clawrl_gym.core.files.transfer import Get, Manifest, Transfer, receive
 
 LIMIT_BYTES = 100 << 30
 _LOCK = ".lock"

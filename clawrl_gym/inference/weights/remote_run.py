@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, TransferError
-from clawrl_gym.core.files import cache_root
-from clawrl_gym.core.log_files import is_full_file
+from clawrl_gym.core.files.files import cache_root
+from clawrl_gym.core.files.log_files import is_full_file
+from clawrl_gym.core.files.remote_folder import RemoteFolder, is_address
 from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.core.provenance import RUN_FILE
-from clawrl_gym.core.remote_folder import RemoteFolder, is_address
 from clawrl_gym.inference.weights.checkpoints import CHECKPOINTS, LEARNER, checkpoint_dir, pinned
 
 _RECORDS = ("config.yaml", RUN_FILE, METRICS_FILE)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from clawrl_gym.core.errors import PolicyError, boundary
-from clawrl_gym.core.files import link_or_copy
+from clawrl_gym.core.files.files import link_or_copy
 from clawrl_gym.inference.weights.files import check_fit, files_beside_weights, weight_files
 
 _COPY_LIMIT_BYTES = 64 * 2**20

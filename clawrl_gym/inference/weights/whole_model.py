@@ -21,8 +21,8 @@ from pathlib import Path
 import yaml
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.files import cache_root, replace_text
-from clawrl_gym.core.transfer import manifest_of
+from clawrl_gym.core.files.files import cache_root, replace_text
+from clawrl_gym.core.files.transfer import manifest_of
 from clawrl_gym.inference.weights.adapter_files import ADAPTER, AdapterFiles, Deltas, write_sum
 from clawrl_gym.inference.weights.cache import CachedModel, ModelCache
 from clawrl_gym.inference.weights.checkpoints import KEPT_MODEL, WEIGHTS, run_of

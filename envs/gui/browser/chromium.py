@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from clawrl_gym.core import errors
 from clawrl_gym.core.errors import ConfigError, EnvError
+from clawrl_gym.core.files.scratch import Scratch
 from clawrl_gym.core.installation import how_to_have_chromium
-from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.envs.gui.browser.memory import require_cgroups
 from clawrl_gym.envs.gui.browser.supervisor import SupervisorSettings
 from clawrl_gym.envs.gui.config import BrowserConfig

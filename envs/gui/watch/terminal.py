@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TextIO
 
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.core.scratch import Scratch
+from clawrl_gym.core.files.scratch import Scratch
 from clawrl_gym.envs.gui.watch.player import Player
 
 _HELP = (

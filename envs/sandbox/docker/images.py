@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clawrl_gym.core.errors import SandboxError, TaskError, boundary
-from clawrl_gym.core.scratch import Scratch
+from clawrl_gym.core.files.scratch import Scratch
 from clawrl_gym.envs.sandbox.docker import build_context
 from clawrl_gym.envs.sandbox.docker.engine import engine
 

@@ -14,9 +14,9 @@ from random import Random
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.selection import LeftOut
-from clawrl_gym.envs.swe.archive import PackedFile
 from clawrl_gym.envs.swe.bugs.mutations import NOTHING_RETURNED, Mutation, mutations_of
-from clawrl_gym.envs.swe.protected_files import ProtectedFiles
+from clawrl_gym.envs.swe.rows.archive import PackedFile
+from clawrl_gym.envs.swe.rows.protected_files import ProtectedFiles
 
 ENOUGH_UNNOTICED = 3
 _LEAST_IN_A_ROUND = 8

@@ -14,10 +14,9 @@ from rich.console import Console
 
 from clawrl_gym.config import SandboxConfig
 from clawrl_gym.core.errors import ClawError, ConfigError
-from clawrl_gym.core.interrupt import end_process
 from clawrl_gym.core.plugins import SANDBOXES
+from clawrl_gym.core.processes.interrupt import end_process
 from clawrl_gym.core.progress import NowAndThen
-from clawrl_gym.envs.swe.archive import pack, with_archive
 from clawrl_gym.envs.swe.bugs.attempts import Attempts, Setting
 from clawrl_gym.envs.swe.bugs.candidates import Candidates, find_candidates
 from clawrl_gym.envs.swe.bugs.head import Head, read_head
@@ -26,10 +25,11 @@ from clawrl_gym.envs.swe.bugs.maker import ARCHIVE, BugMaker, Bugs
 from clawrl_gym.envs.swe.bugs.suite import LOG_PARSER, Suite, measure
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.env import sandboxes_of
-from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.interpreter import SYSTEM_PYTHON, interpreter_at
 from clawrl_gym.envs.swe.machine import require_package
-from clawrl_gym.envs.swe.protected_files import ProtectedFiles
+from clawrl_gym.envs.swe.rows.archive import pack, with_archive
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.protected_files import ProtectedFiles
 
 _USUAL_PYTHONS = (".venv/bin/python", "venv/bin/python")
 _INTERRUPTED = 130

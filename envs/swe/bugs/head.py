@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.envs.swe.archive import MAX_BYTES, PackedFile
+from clawrl_gym.envs.swe.rows.archive import MAX_BYTES, PackedFile
 
 MAX_FILES = 20_000
 _GIT_TIMEOUT_S = 120.0

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.swe.bugs.suite import Suite
-from clawrl_gym.envs.swe.repository import open_repository
+from clawrl_gym.envs.swe.rows.repository import open_repository
 
 _TIMEOUT_S = 60.0
 _PROGRAM = """\

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.files.files import replace_text
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.selection import LeftOut, Selection
-from clawrl_gym.envs.swe.archive import open_archive
 from clawrl_gym.envs.swe.bugs.attempts import Attempt, Attempts
 from clawrl_gym.envs.swe.bugs.candidates import ENOUGH_UNNOTICED, Candidates
 from clawrl_gym.envs.swe.bugs.head import Head
@@ -27,6 +26,7 @@ from clawrl_gym.envs.swe.bugs.suite import LOG_PARSER, Baseline, Suite, TestsHan
 from clawrl_gym.envs.swe.diff import git_diff
 from clawrl_gym.envs.swe.evaluation import PatchFails
 from clawrl_gym.envs.swe.patch_reader import parse_patch
+from clawrl_gym.envs.swe.rows.archive import open_archive
 
 ARCHIVE = "repository.tar.gz"
 _HELDOUT_SHARE = 5

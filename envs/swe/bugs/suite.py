@@ -12,11 +12,11 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe.evaluation import Evaluations, PatchFails
-from clawrl_gym.envs.swe.instance import WORKDIR, Instance
-from clawrl_gym.envs.swe.logs import read_log
 from clawrl_gym.envs.swe.patch import Patch
-from clawrl_gym.envs.swe.repository import open_repository
-from clawrl_gym.envs.swe.script import make_script
+from clawrl_gym.envs.swe.rows.instance import WORKDIR, Instance
+from clawrl_gym.envs.swe.rows.logs import read_log
+from clawrl_gym.envs.swe.rows.repository import open_repository
+from clawrl_gym.envs.swe.rows.script import make_script
 
 LOG_PARSER = "parse_log_pytest"
 PASSES = "PASSED"

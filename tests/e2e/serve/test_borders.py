@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core.descendants import descendants
+from clawrl_gym.core.processes.descendants import descendants
 from tests.e2e.serving import Serving
 from tests.sockets import is_loopback, listening
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.descendants import descendants
+from clawrl_gym.core.processes.descendants import descendants
 from clawrl_gym.core.types import Sample
 from clawrl_gym.store import StoreReader
 from tests.e2e.runs import ROOT, still_alive

@@ -12,7 +12,7 @@ from functools import partial
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.showcase.swe.composed.families import FAMILIES, Composed
 from clawrl_gym.envs.showcase.swe.corpus.corpus import as_instance
-from clawrl_gym.envs.swe.instance import Instance
+from clawrl_gym.envs.swe.rows.instance import Instance
 from clawrl_gym.envs.task_ids import GeneratedTasks, first_drawn, parse_id, select_families
 
 PREFIX = "repo-"

@@ -24,7 +24,7 @@ from clawrl_gym.envs.showcase.swe.corpus.repository import (
     repository_family,
     spoilt,
 )
-from clawrl_gym.envs.swe.runners import Runner, runner_of
+from clawrl_gym.envs.swe.rows.runners import Runner, runner_of
 
 HELDOUT_REPOSITORIES = frozenset(("grid", "memory", "stock", "versions", "waiting"))
 """All others are for training."""

@@ -20,8 +20,8 @@ from clawrl_gym.envs.showcase.swe.corpus.repository import (
     repository_family,
 )
 from clawrl_gym.envs.swe.diff import git_diff
-from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.runners import (
+from clawrl_gym.envs.swe.rows.instance import Instance
+from clawrl_gym.envs.swe.rows.runners import (
     IGNORED,
     Runner,
     eval_script,

@@ -1,0 +1,1 @@
+"""Files and folders: written whole, locked, packed, copied to other machines."""

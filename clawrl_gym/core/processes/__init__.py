@@ -1,0 +1,1 @@
+"""Processes: those that were started, how they end, what slows them down."""

@@ -1,0 +1,1 @@
+"""Bodies: read, checked and limited outside the event loop."""

@@ -1,0 +1,1 @@
+"""Sessions: found, kept, ended."""

@@ -1,0 +1,1 @@
+"""Requests and replies as clients write and read them."""

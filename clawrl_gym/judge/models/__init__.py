@@ -1,0 +1,1 @@
+"""Models as judges: endpoints, prompts, votes."""

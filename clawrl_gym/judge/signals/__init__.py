@@ -1,0 +1,1 @@
+"""What texts and tool results say: language, complaints, success and failure."""

@@ -1,0 +1,1 @@
+"""Many episodes: which tasks, how many at once, in which groups."""

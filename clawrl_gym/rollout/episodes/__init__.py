@@ -1,0 +1,1 @@
+"""One episode: its chat, deadline, evidence and reward."""

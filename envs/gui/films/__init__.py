@@ -1,0 +1,1 @@
+"""Pictures of pages, and films of episodes."""

@@ -1,0 +1,1 @@
+"""Instances of data sets: read, set up, run and graded."""

@@ -1,0 +1,1 @@
+"""Folders of tasks in other projects' forms, and how they are graded."""

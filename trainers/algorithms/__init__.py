@@ -1,0 +1,1 @@
+"""Algorithms: from rewards and verdicts to advantages."""

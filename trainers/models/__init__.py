@@ -1,0 +1,1 @@
+"""The model that learns: its layers, adapters, optimizer, memory and log-probs."""

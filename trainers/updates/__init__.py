@@ -1,0 +1,1 @@
+"""An update: minibatches, teacher, checks before it serves, checkpoint."""

@@ -1,0 +1,1 @@
+"""Versions over time: which stay, which is healthy, what users complain about."""
