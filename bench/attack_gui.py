@@ -4,7 +4,7 @@
 
 One task of each family, on a page without a browser: what is graded is the state of the task's
 servers and the answer. Prints a line for each attack that came through and a line of sums; exit
-code 1 when one did. The attacks are in tests/gui_attacks.py.
+code 1 when one did. The attacks are in tests/support/gui_attacks.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from clawrl_gym.core.errors import ClawError
-from tests.gui_attacks import ATTACKS, attacked_tasks, reward_of
-from tests.gui_sites import paper_env
+from tests.support.gui_attacks import ATTACKS, attacked_tasks, reward_of
+from tests.support.gui_sites import paper_env
 
 
 def main() -> int:

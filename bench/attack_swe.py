@@ -3,7 +3,7 @@
     python bench/attack_swe.py [--ground NAME ...] [--only WORD]
 
 Prints a line for each attack that came through and a table; exit code 1 when one did. The attacks
-are in tests/swe_attacks.py.
+are in tests/support/swe_attacks.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from clawrl_gym.core.errors import ClawError
-from tests.swe_attacks import (
+from tests.support.swe_attacks import (
     ATTACKS,
     GROUNDS,
     SABOTAGE,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.envs.showcase.terminal.families import FAMILIES
-from tests.terminal_attacks import BLIND, PREPARED, VICTIMS, Attempt, play, write_victim
+from tests.support.terminal_attacks import BLIND, PREPARED, VICTIMS, Attempt, play, write_victim
 
 _FAMILY = "families"
 _SANDBOX = {"pids": 256, "output_bytes": 4096}

@@ -3,7 +3,7 @@
     python bench/attack_toolcall.py
 
 Prints a line for each attack that came through and a table; exit code 1 when one did. Programs and
-attacks are in tests/toolcall_attacks.py.
+attacks are in tests/support/toolcall_attacks.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
-from tests.toolcall_attacks import ATTACKS, HONEST, LIMITS, PROGRAMS, reward_of
+from tests.support.toolcall_attacks import ATTACKS, HONEST, LIMITS, PROGRAMS, reward_of
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ from clawrl_gym.rollout.collection.flow import Flow
 from clawrl_gym.rollout.collection.pool import WorkerPool
 from clawrl_gym.rollout.collection.task_sampler import TaskSampler
 from clawrl_gym.run.policy import ServedPolicy
-from tests.simulated_engine import Engine, SimulatedEngine, Work
+from tests.support.simulated_engine import Engine, SimulatedEngine, Work
 
 SECONDS = 7200
 _SETTLES_S = 4.0

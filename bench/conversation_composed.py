@@ -17,7 +17,7 @@ from clawrl_gym.envs.showcase.conversation.composed.generated import (
     composed_tasks,
     make_task,
 )
-from tests.talk_agents import (
+from tests.support.talk_agents import (
     NEAR,
     TRICKS,
     Moment,

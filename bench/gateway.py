@@ -32,7 +32,7 @@ from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.inference.fleet import Fleet
 from clawrl_gym.inference.generation import Generation, Piece, Sampling
 from clawrl_gym.store import Store, StoreReader
-from tests.stepped_policy import SteppedPolicy
+from tests.support.stepped_policy import SteppedPolicy
 
 LIMIT_S = 300
 REPLY_TOKENS = 48

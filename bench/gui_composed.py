@@ -13,7 +13,12 @@ from bench.composed_table import Played, show_table
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.showcase.gui.composed.generated import compose, composed_tasks, make_task
-from tests.desk_agents import first_that_is_recognised, in_order_of_the_text, paper_desk, solves
+from tests.support.desk_agents import (
+    first_that_is_recognised,
+    in_order_of_the_text,
+    paper_desk,
+    solves,
+)
 
 _SPLITS: tuple[Split, ...] = ("train", "heldout")
 

@@ -3,7 +3,7 @@
     python bench/judge_agreement.py --base-url http://127.0.0.1:8000/v1 [--model NAME] [--each 6]
     python bench/judge_agreement.py --scripted   # a server that knows the labels: proves the way
 
-The answers and labels are those of tests/answers.py: a complaint is -1, praise +1, a new request 0
+The answers and labels are those of tests/support/answers.py: a complaint is -1, praise +1, a new request 0
 or +1. Prints one line a language, then all.
 """
 
@@ -19,8 +19,8 @@ from clawrl_gym.judge.model import ModelJudge
 from clawrl_gym.judge.models.chat_models import HttpChatModel
 from clawrl_gym.judge.models.endpoint import JudgeEndpoint
 from clawrl_gym.judge.verdicts import VerdictMaker
-from tests.answers import LANGUAGES, answers
-from tests.fakes_judge import a_turn, completion, judge_server, reply, user
+from tests.support.answers import LANGUAGES, answers
+from tests.support.fakes_judge import a_turn, completion, judge_server, reply, user
 from tools.complaints.recipe import Answer
 
 LABELS = {"complaint": (-1,), "praise": (1,), "neutral": (0, 1)}

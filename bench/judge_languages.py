@@ -3,7 +3,7 @@
     python bench/judge_languages.py            # shares by language and list
     python bench/judge_languages.py --wrong    # and each answer that is not read as it was meant
 
-The lists are in tests/fixtures/replies/; tests/answers.py says how they were made.
+The lists are in tests/fixtures/replies/; tests/support/answers.py says how they were made.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections import Counter
 
 from clawrl_gym.judge.interface import Finding
-from tests.answers import (
+from tests.support.answers import (
     HALVES,
     KINDS,
     LANGUAGES,

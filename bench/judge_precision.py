@@ -14,7 +14,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tests.blind_lists import Read, read_talk, read_tools
+from tests.support.blind_lists import Read, read_talk, read_tools
 
 _MEANT = {"complaint": -1, "praise": 1, "failed": -1, "succeeded": 1}
 

@@ -13,7 +13,7 @@ import argparse
 import asyncio
 from collections import Counter
 
-from tests.tool_results import LISTS, ToolResult, of_list, rule_judge, value_of
+from tests.support.tool_results import LISTS, ToolResult, of_list, rule_judge, value_of
 
 
 def main() -> None:

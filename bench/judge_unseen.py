@@ -26,7 +26,7 @@ import yaml
 
 from clawrl_gym.judge.signals.speech import Speech
 from clawrl_gym.judge.signals.spelling import spelt
-from tests.fakes_judge import RulesAlone, shipped_rules
+from tests.support.fakes_judge import RulesAlone, shipped_rules
 from tools.complaints.recipe import KINDS, Answer, answers, exchanges
 
 _HERE = Path(__file__).parent

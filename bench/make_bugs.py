@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from clawrl_gym.envs.swe.__main__ import run
 from clawrl_gym.envs.swe.bugs.maker import ARCHIVE
-from tests.own_repositories import make_repository
+from tests.support.own_repositories import make_repository
 
 _VALIDATED = 4
 

@@ -16,7 +16,7 @@ import logging
 import random
 import time
 
-from tests.reply_cases import (
+from tests.support.reply_cases import (
     PARSERS,
     differences,
     random_splits,

@@ -19,7 +19,7 @@ from clawrl_gym.envs.showcase.swe.composed.generated import (
     make_instance,
 )
 from clawrl_gym.envs.showcase.swe.composed.plan import Plan
-from tests.repository_runs import Files, failing_in_node, failing_in_python
+from tests.support.repository_runs import Files, failing_in_node, failing_in_python
 
 _SPLITS: tuple[Split, ...] = ("train", "heldout")
 

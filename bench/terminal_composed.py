@@ -14,7 +14,7 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.showcase.terminal.composed.families import Composed
 from clawrl_gym.envs.showcase.terminal.composed.generated import compose, composed_tasks, make_task
 from clawrl_gym.envs.terminal.task import Task
-from tests.composed_agents import first_that_is_recognised, in_order_of_the_text, solves
+from tests.support.composed_agents import first_that_is_recognised, in_order_of_the_text, solves
 
 Pairs = Sequence[tuple[Task, Composed]]
 _SPLITS: tuple[Split, ...] = ("train", "heldout")

@@ -13,7 +13,7 @@ from bench.composed_table import Played, show_table
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.showcase.toolcall.composed.generated import compose, composed_tasks, make_task
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
-from tests.office_agents import first_that_is_recognised, in_order_of_the_text, solves
+from tests.support.office_agents import first_that_is_recognised, in_order_of_the_text, solves
 
 _SPLITS: tuple[Split, ...] = ("train", "heldout")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-    from tests.gateway_rig import Bench
+    from tests.support.gateway_rig import Bench
 
 
 def _lacks_root() -> str | None:
@@ -59,13 +59,13 @@ def _lacks_npm() -> str | None:
 
 
 def _lacks_docker() -> str | None:
-    from tests import docker_engine
+    from tests.support import docker_engine
 
     return docker_engine.missing()
 
 
 def _lacks_machines() -> str | None:
-    from tests import machines
+    from tests.support import machines
 
     return machines.missing()
 
@@ -111,7 +111,7 @@ def tasks_a_family(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """A gateway before a fake policy."""
-    from tests.gateway_rig import Bench
+    from tests.support.gateway_rig import Bench
 
     one = Bench(tmp_path)
     await one.start()
@@ -162,7 +162,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if os.environ.get("PYTEST_XDIST_WORKER") == "gw0" and any(
         item.get_closest_marker("docker") for item in session.items
     ):
-        from tests import docker_engine
+        from tests.support import docker_engine
 
         docker_engine.begin()
 
@@ -221,8 +221,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)  # when the processes of xdist have ended
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if "tests.docker_engine" in sys.modules:
-        sys.modules["tests.docker_engine"].stop()
+    if "tests.support.docker_engine" in sys.modules:
+        sys.modules["tests.support.docker_engine"].stop()
     folder = session.config.stash.get(_TEMPORARY, None)
     if folder is None:
         return

@@ -28,7 +28,7 @@ from clawrl_gym.envs.showcase.swe.composed.ground import Ground, clash, draw_gro
 from clawrl_gym.envs.showcase.swe.composed.made_bugs import TABLE, MadeBug
 from clawrl_gym.envs.showcase.swe.corpus.repository import repository_family
 from clawrl_gym.envs.swe.bugs.mutations import NOTHING_RETURNED, Mutation, mutations_of
-from tests.repository_runs import failing_in_python
+from tests.support.repository_runs import failing_in_python
 
 MOST = 12
 """Most bugs of one repository."""

@@ -40,8 +40,8 @@ SOURCES = ("clawrl_gym", "envs", "agents", "trainers")
 _MOST_TESTS, _MOST_S = 360, 120.0
 """Limits of a line's tests, fastest first: a line that hundreds run is one of imports."""
 _TESTS_AT_ONCE = 60
-_OF_VIEWS = ("tests/test_golden_views.py",)
-_OF_CONFIGURATION = "tests/test_stable_keys.py"
+_OF_VIEWS = ("tests/ui/test_golden_views.py",)
+_OF_CONFIGURATION = "tests/recipe/test_stable_keys.py"
 """Runs no line of a configuration's module, and reads all that it says."""
 _OF_RUNS = {
     "tests/e2e/test_main_job.py": (

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from clawrl_gym.core.processes.descendants import descendants
 from tests.chaos.processes import Process, find
 from tests.chaos.target import Target
-from tests.machines import Machine, machines, until
+from tests.support.machines import Machine, machines, until
 
 PORT = 6379
 _TOKEN = {"RAY_AUTH_TOKEN": "0123456789abcdef" * 4}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import clawrl_gym
-from tests import packages
+from tests.support import packages
 
 ROOT = Path(clawrl_gym.__file__).resolve().parent.parent
 

@@ -29,7 +29,7 @@ from clawrl_gym.trainers.models.packing import make_packs
 from clawrl_gym.trainers.updates.learner import Learner
 from tests.e2e.served import CONFIG, Served, processes_of, until
 from tests.reference.tiny_model import make_samples
-from tests.tiny_models import make_random_model
+from tests.support.tiny_models import make_random_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 

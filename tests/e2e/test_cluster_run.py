@@ -16,8 +16,8 @@ import pytest
 
 from clawrl_gym.inference.models.shipped import shipped_dir
 from tests.e2e.runs import ROOT, still_alive
-from tests.machines import Machine, machines, until, until_listening
-from tests.terminal_folders import HELLO, write
+from tests.support.machines import Machine, machines, until, until_listening
+from tests.support.terminal_folders import HELLO, write
 
 pytestmark = [pytest.mark.machines, pytest.mark.ray, pytest.mark.sandbox]
 PORT = 6379

@@ -21,7 +21,7 @@ from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.inference.servers import PolicyServers
 from clawrl_gym.store import Store
 from tests.e2e.served import processes_of
-from tests.tiny_models import make_random_model
+from tests.support.tiny_models import make_random_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 

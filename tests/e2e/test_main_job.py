@@ -236,7 +236,7 @@ def test_a_run_goes_on_after_all_its_parts_were_killed_one_after_the_other(tmp_p
     [
         ("Ray: starting", signal.SIGTERM),
         pytest.param("vLLM: loading weights", signal.SIGTERM, marks=pytest.mark.nightly),
-        # By day with a stand-in for vLLM, in tests/test_whole_training.py.
+        # By day with a stand-in for vLLM, in tests/run/test_whole_training.py.
         pytest.param("step 1/", signal.SIGINT, marks=pytest.mark.nightly),
     ],
 )

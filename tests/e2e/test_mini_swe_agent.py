@@ -23,7 +23,7 @@ from clawrl_gym.rollout.episodes.chat import GatewayChat, PolicyAddress
 from clawrl_gym.rollout.episodes.episode import EpisodeSpec
 from clawrl_gym.rollout.episodes.harness import Harness, run_harness
 from tests.e2e.runs import ROOT
-from tests.gateway_rig import Bench
+from tests.support.gateway_rig import Bench
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(600)]
 

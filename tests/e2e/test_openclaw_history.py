@@ -18,10 +18,10 @@ from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.judge.rules import RuleJudge
 from tests.e2e.openclaw_client import OpenClaw
 from tests.e2e.serve.test_openclaw import said_in
-from tests.fakes import FakePolicy
-from tests.fakes_judge import shipped_rules
-from tests.gateway_rig import Bench
-from tests.recordings import shipped
+from tests.support.fakes import FakePolicy
+from tests.support.fakes_judge import shipped_rules
+from tests.support.gateway_rig import Bench
+from tests.support.recordings import shipped
 
 pytestmark = [pytest.mark.openclaw, pytest.mark.slow, pytest.mark.timeout(300)]
 

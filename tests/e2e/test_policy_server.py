@@ -25,7 +25,7 @@ from clawrl_gym.inference.vllm.client import Generation, PolicyClient, Sampling
 from clawrl_gym.inference.vllm.publisher import WeightPublisher
 from clawrl_gym.inference.vllm.server import PolicyServer
 from tests.e2e.served import CONFIG, Served, alive, tree, until
-from tests.tiny_models import logprobs_by_transformers, make_random_model, random_weights
+from tests.support.tiny_models import logprobs_by_transformers, make_random_model, random_weights
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 

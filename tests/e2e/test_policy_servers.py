@@ -16,8 +16,8 @@ from clawrl_gym.inference.generation import Piece, message_of
 from clawrl_gym.inference.interface import EngineClient
 from clawrl_gym.inference.servers import PolicyServers
 from clawrl_gym.inference.vllm.client import Sampling
+from tests.e2e.scripted_model import make_scripted_model
 from tests.e2e.served import CONFIG, processes_of, tree
-from tests.scripted_model import make_scripted_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 

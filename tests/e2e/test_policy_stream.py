@@ -16,8 +16,8 @@ from clawrl_gym.core.types import ChatBody, Message, Tool, ToolCall
 from clawrl_gym.inference.generation import ChatReply, Delta, Piece, message_of
 from clawrl_gym.inference.vllm.client import PolicyClient, Sampling
 from clawrl_gym.inference.vllm.publisher import WeightPublisher
+from tests.e2e.scripted_model import make_scripted_model
 from tests.e2e.served import CONFIG, Served
-from tests.scripted_model import make_scripted_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 

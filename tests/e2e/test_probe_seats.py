@@ -9,7 +9,7 @@ import pytest
 
 from clawrl_gym.inference.vllm.client import Sampling
 from tests.e2e.served import CONFIG, Served
-from tests.tiny_models import make_random_model
+from tests.support.tiny_models import make_random_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 

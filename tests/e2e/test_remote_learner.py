@@ -1,4 +1,4 @@
-"""Runs whose learner is another process, spoken to over HTTP (`tests/http_learner.py`)."""
+"""Runs whose learner is another process, spoken to over HTTP (`tests/support/http_learner.py`)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pytest
 import clawrl_gym as cg
 from clawrl_gym.inference.weights.checkpoints import list_checkpoints
 from tests.e2e import runs
-from tests.numpy_engine import make_model, make_package
-from tests.test_whole_training import SETTINGS
+from tests.run.test_whole_training import SETTINGS
+from tests.support.numpy_engine import make_model, make_package
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1800)]
-LEARNER = "learner.backend=tests.http_learner:HttpLearner"
+LEARNER = "learner.backend=tests.support.http_learner:HttpLearner"
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
     """Of a host in a process of its own."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.http_learner"],
+        [sys.executable, "-m", "tests.support.http_learner"],
         cwd=runs.ROOT,
         env=os.environ | {"PYTHONPATH": str(runs.ROOT), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,

@@ -16,7 +16,7 @@ from clawrl_gym.core.errors import RequestError
 from clawrl_gym.inference.generation import Piece
 from clawrl_gym.inference.vllm.client import Generation, PolicyClient, Sampling
 from tests.e2e.served import Served
-from tests.tiny_models import make_random_model
+from tests.support.tiny_models import make_random_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 

@@ -15,7 +15,7 @@ from clawrl_gym.inference.models.resolve import resolve_model
 from clawrl_gym.inference.weights.checkpoints import last_checkpoint
 from clawrl_gym.run_folder.folder import RunFolder
 from clawrl_gym.store import StoreReader
-from tests.pages import ROOT, Page
+from tests.support.pages import ROOT, Page
 
 pytestmark = [
     pytest.mark.vllm,

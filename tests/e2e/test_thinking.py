@@ -14,7 +14,7 @@ import pytest
 from clawrl_gym.store import StoreReader
 from tests.e2e import runs
 from tests.e2e.serving import Serving
-from tests.tiny_models import ANSWERS, THOUGHT, make_thinking_model
+from tests.support.tiny_models import ANSWERS, THOUGHT, make_thinking_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.ray, pytest.mark.timeout(900)]
 

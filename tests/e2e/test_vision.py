@@ -21,9 +21,9 @@ from clawrl_gym.trainers.algorithms.algorithm import TurnWeights, make_sample
 from clawrl_gym.trainers.models.packing import make_packs
 from clawrl_gym.trainers.models.pictures import Images
 from clawrl_gym.trainers.updates.learner import Learner
-from tests.gateway_rig import Bench
-from tests.narrow import parts, url_of_part
-from tests.tiny_vision import make_vision_model, picture, said, shown
+from tests.support.gateway_rig import Bench
+from tests.support.narrow import parts, url_of_part
+from tests.support.tiny_vision import make_vision_model, picture, said, shown
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
 FREE: Any = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 12}

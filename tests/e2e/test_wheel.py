@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import packages
 from tests.e2e.runs import ROOT
 from tests.e2e.serving import Serving
+from tests.support import packages
 
 pytestmark = [
     pytest.mark.vllm,

@@ -14,7 +14,7 @@ from clawrl_gym.inference.vllm.build import vllm_device
 from clawrl_gym.inference.vllm.client import Generation, Sampling
 from clawrl_gym.inference.vllm.publisher import WeightPublisher
 from tests.e2e.served import Served
-from tests.tiny_models import logprobs_by_transformers
+from tests.support.tiny_models import logprobs_by_transformers
 
 pytestmark = [pytest.mark.gpu, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
 CHAT: ChatBody = {"messages": [{"role": "user", "content": "Copy a.txt to b.txt."}]}

@@ -17,7 +17,7 @@ from tests.security.probes import (
     open_container,
     output,
 )
-from tests.waiting import becomes_true
+from tests.support.waiting import becomes_true
 
 pytestmark = pytest.mark.docker
 

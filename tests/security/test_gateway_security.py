@@ -16,7 +16,7 @@ from clawrl_gym.config import GatewayConfig, LiveConfig
 from clawrl_gym.core import redact
 from clawrl_gym.gateway.admission.admission import Admission
 from clawrl_gym.gateway.wire.refusals import Refusal
-from tests.gateway_rig import HELLO, Bench, user
+from tests.support.gateway_rig import HELLO, Bench, user
 
 CHAT = "/v1/chat/completions"
 

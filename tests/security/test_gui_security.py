@@ -24,7 +24,7 @@ from clawrl_gym.envs.gui.browser.pool import close_all
 from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 from clawrl_gym.envs.gui.site import Response
 from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
-from tests.gui_pages import PATIENT, QUICK, a_screen, id_of, text, with_browser
+from tests.support.gui_pages import PATIENT, QUICK, a_screen, id_of, text, with_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.sandbox]
 
@@ -482,7 +482,7 @@ def test_a_dead_driver_ends_episodes_and_is_replaced():
 
 OWNER = """
 import sys, time
-from tests.gui_pages import a_task, with_browser
+from tests.support.gui_pages import a_task, with_browser
 from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 screens = [BrowserScreen.open(a_task({"/": "x"}), with_browser(memory_mb=2000)) for _ in range(2)]
 print("open", flush=True)

@@ -17,7 +17,7 @@ from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.toolsets.interpreter import Interpreter
 from tests.security.probes import sleepers
-from tests.waiting import becomes_true
+from tests.support.waiting import becomes_true
 
 pytestmark = pytest.mark.sandbox
 

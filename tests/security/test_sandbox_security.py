@@ -22,7 +22,7 @@ from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
 from clawrl_gym.envs.sandbox.ready import ready_sandboxes
 from tests.security.probes import LIMITS, output, sleepers, system_call
-from tests.waiting import becomes_true
+from tests.support.waiting import becomes_true
 
 pytestmark = pytest.mark.sandbox
 

@@ -8,7 +8,7 @@ import pytest
 
 from clawrl_gym.core.processes.descendants import descendants
 from tests.e2e.serving import Serving
-from tests.sockets import is_loopback, listening
+from tests.support.sockets import is_loopback, listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.ray, pytest.mark.timeout(600)]
 

@@ -14,7 +14,7 @@ from clawrl_gym.core.types import Sample
 from clawrl_gym.store import StoreReader
 from tests.e2e.runs import ROOT, still_alive
 from tests.e2e.serving import Serving
-from tests.waiting import becomes_true
+from tests.support.waiting import becomes_true
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.ray, pytest.mark.timeout(600)]
 
