@@ -35,8 +35,8 @@ serve: setup  ## serve a policy that learns from live conversations; ARGS="gatew
 bench: setup  ## recipes side by side; ARGS="experiment=personal_binary,personal_hybrid seeds=3"
 	@$(PY) -m clawrl_gym.bench $(ARGS)
 
-quick: develop  ## tests that need no server, browser or engine, in 6 minutes; ARGS="-k store"
-	@$(PYTEST) --dist worksteal -m "not (vllm or ray or docker or browser or openclaw or gpu or slow)" $(ARGS)
+quick: develop  ## tests that need no server, browser or engine; ROOM=store takes seconds, all take minutes
+	@$(PYTEST) --dist worksteal -m "not (vllm or ray or docker or browser or openclaw or gpu or slow)" $(if $(ROOM),tests/$(ROOM)) $(ARGS)
 
 test: develop  ## every test, in about 28 minutes on two cores; ARGS="-k store"; installs Chromium and a Docker engine as root
 	@[ "$$(id -u)" -ne 0 ] || { locks/browser.sh && docker/engine.sh install && $(IPROUTE2); }

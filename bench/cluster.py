@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python bench/cluster.py [--nodes 1 2 4] [--seconds 20] [--engine 20] [--slots 16]
 
-Each node is a machine of its own in network namespaces (as root; `tests/support/machines.py`), and one more
-holds the run: gateway, store, dispatching. Sandboxes are real; an engine is a queue that
+Each node is a machine of its own in network namespaces (as root; `tests/support/machines.py`), and
+one more holds the run: gateway, store, dispatching. Sandboxes are real; an engine is a queue that
 `--slots` replies go through at a time, `--engine` of them a second. All nodes share the cores of
 this one, so keep `--engine` times the nodes below what these can do: the line says what they were
 busy.

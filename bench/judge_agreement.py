@@ -3,8 +3,8 @@
     python bench/judge_agreement.py --base-url http://127.0.0.1:8000/v1 [--model NAME] [--each 6]
     python bench/judge_agreement.py --scripted   # a server that knows the labels: proves the way
 
-The answers and labels are those of tests/support/answers.py: a complaint is -1, praise +1, a new request 0
-or +1. Prints one line a language, then all.
+The answers and labels are those of tests/support/answers.py: a complaint is -1, praise +1, a new
+request 0 or +1. Prints one line a language, then all.
 """
 
 from __future__ import annotations

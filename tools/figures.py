@@ -25,7 +25,7 @@ from clawrl_gym.inference.models.shipped import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/*.md")
-_MODELS = "clawrl_gym/policy"
+_MODELS = "clawrl_gym/inference/models"
 _WEIGHTS_FILE = "model.safetensors"
 _COMMIT = re.compile(r"(?<![@\w/.-])(?=[0-9a-f]*[0-9])[0-9a-f]{7}(?![\w-])")
 _WEIGHTS = re.compile(r"weights (?:of )?`(\w+)`")

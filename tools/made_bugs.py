@@ -1,6 +1,6 @@
 """Makes the table of small bugs that composed repositories have beside the corpus's own.
 
-    python -m tools.made_bugs          # about two minutes; writes envs/showcase/swe/composed/made_bugs.yaml
+    python -m tools.made_bugs     # two minutes; writes envs/showcase/swe/composed/made_bugs.yaml
 
 Every wrong change that `make-bugs` would try is tried in each repository in Python, under several
 draws of its names, alone and with every set of the repository's own bugs. What is kept makes the

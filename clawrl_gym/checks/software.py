@@ -10,6 +10,7 @@ from pathlib import Path
 
 from clawrl_gym.checks.check import MachineCheck, optional, required, version
 from clawrl_gym.core.installation import how_to_have_chromium, how_to_install, make_command
+from clawrl_gym.inference.models.shipped import shipped_dir
 
 
 def check_python(running: Sequence[int]) -> MachineCheck:
@@ -43,7 +44,7 @@ def check_packages() -> list[MachineCheck]:
 
 def check_tiny_model() -> MachineCheck:
     """The shipped policy."""
-    weights = Path(__file__).resolve().parents[1] / "policy" / "tiny_model" / "model.safetensors"
+    weights = shipped_dir() / "model.safetensors"
     size_mb = weights.stat().st_size / 1e6 if weights.exists() else 0.0
     return required(
         "tiny policy", size_mb > 0, f"{size_mb:.1f} MB" if size_mb else "no weights",

@@ -157,8 +157,8 @@ class JudgeConfig(Part):
     ignore: tuple[Regex, ...] = ()
     """Text that clients put around a person's words; removed before anything is judged."""
     languages: tuple[str, ...] = ("en", "zh", "de", "fr", "es", "pt", "ja", "ru")
-    """type=rule: languages of people's words that are read (a file of each is in judge/languages/).
-    In any other language, or an unknown one, the judge abstains."""
+    """type=rule: languages of people's words that are read, each with a file in
+    judge/signals/languages/. In any other language, or an unknown one, the judge abstains."""
     resembling_weight: float = Field(0.5, ge=0, le=1)
     """type=rule: weight of a -1 for an answer that matches no rule and resembles complaints; 0: it
     abstains."""

@@ -28,8 +28,9 @@ class ConversationEnvConfig(RegisteredEnvConfig):
     wish about form, for pretrained models; `composed`: several things asked for in one
     conversation, with a number of replies of its own."""
     persona: str = "student"
-    """Who talks: student, teacher, or one of the others (see envs/showcase/conversation/personas.py); with
-    tasks=plain: capitals, brief, cheerful or asking (envs/showcase/conversation/plain.py)."""
+    """Who talks: student, teacher, or one of the others (see
+    envs/showcase/conversation/personas.py); with tasks=plain: capitals, brief, cheerful or asking
+    (envs/showcase/conversation/plain.py)."""
     wording: Split = "heldout"
     """In which words users talk: `train` are sentences that the shipped policies were supervised
     on; `heldout` are others for the same wishes, which they have never been shown. Problems are

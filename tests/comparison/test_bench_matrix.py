@@ -1,7 +1,7 @@
 """The matrix of a bench: intervals, what is paired, what is said of it, and its picture.
 
-`python -m tests.comparison.test_bench_matrix` writes the golden matrices anew; look at what changed before it
-is kept.
+`python -m tests.comparison.test_bench_matrix` writes the golden matrices anew; look at
+what changed before it is kept.
 """
 
 from __future__ import annotations

@@ -200,7 +200,10 @@ def test_descendants_are_all_generations_and_all_are_ended() -> None:
 
 
 def test_ending_descendants_where_there_are_none_does_nothing() -> None:
-    code = "from clawrl_gym.core.processes.descendants import end_descendants; end_descendants(); print('on')"
+    code = (
+        "from clawrl_gym.core.processes.descendants import end_descendants\n"
+        "end_descendants(); print('on')"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
     )

@@ -78,7 +78,10 @@ def test_a_fork_that_ends_takes_nothing_with_it(tmp_path: Path) -> None:
 
 
 def test_a_signal_that_ends_the_process_at_once_leaves_nothing(tmp_path: Path) -> None:
-    ends = "from clawrl_gym.core.processes.interrupt import INTERRUPTS; INTERRUPTS.catch(); time.sleep(1000)"
+    ends = (
+        "from clawrl_gym.core.processes.interrupt import INTERRUPTS\n"
+        "INTERRUPTS.catch(); time.sleep(1000)"
+    )
     process, folder = started(tmp_path, f"{ends}\n")
     while not _catches(process.pid):
         assert process.poll() is None

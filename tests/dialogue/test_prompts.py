@@ -12,7 +12,7 @@ import jinja2
 import pytest
 from tokenizers import Tokenizer
 
-import clawrl_gym.inference
+import clawrl_gym.inference.models
 from clawrl_gym.core.types import ChatBody, Message, Tool, Turn
 from clawrl_gym.dialogue.graph import Rendering
 from clawrl_gym.dialogue.prompts import (
@@ -26,7 +26,7 @@ from tests.gateway.test_sessions import assistant, calling, make_turn, tool, use
 from tests.support.fakes import END, FakePolicy, sampled
 from tests.support.recordings import recorded
 
-MODEL = Path(clawrl_gym.policy.__file__).parent / "tiny_model"
+MODEL = Path(clawrl_gym.inference.models.__file__).parent / "tiny_model"
 PIECES = [
     "ls",
     " -la",

@@ -88,7 +88,10 @@ def test_a_file_is_converted_once_for_all_processes_and_wherever_it_lies(
     tmp_path: Path, cache: Path
 ) -> None:
     file = write_gguf(tmp_path / "a" / "model.gguf")
-    program = f"from clawrl_gym.inference.models.resolve import resolve_model as r; print(r({str(file)!r}))"
+    program = (
+        "from clawrl_gym.inference.models.resolve import resolve_model\n"
+        f"print(resolve_model({str(file)!r}))"
+    )
     both = [
         subprocess.Popen(
             [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -1,8 +1,8 @@
 """What the shipped rules say of everything that is written down for them, one by one.
 
 Other tests hold the shares of what must be seen; here no single verdict changes unnoticed. A rule
-that is made better changes some: `python -m tests.judge.test_golden_verdicts` writes the new file, and
-its difference is what to look at.
+that is made better changes some: `python -m tests.judge.test_golden_verdicts` writes the new file,
+and its difference is what to look at.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Conversations whose outcome must never change: which session and turn each request joins, which
 next states it brings, what the database holds of it, and what is trained.
 
-`python -m tests.project.dialogue_cases FOLDER` writes the outcomes, and a database; only for a change that
-is meant. All randomness is seeded here, so that the cases are the same with any test runner.
+`python -m tests.project.dialogue_cases FOLDER` writes the outcomes, and a database; only for a
+change that is meant. All randomness is seeded here, so that the cases are the same with any test
+runner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Stands in for a run in tests of the chaos harness: `-m tests.project.fake_chaos_run FOLDER BEHAVIOUR`.
+"""Stands in for a run in tests of the chaos harness.
+
+    python -m tests.project.fake_chaos_run FOLDER BEHAVIOUR
 
 An episode every few milliseconds, a worker (`sleep`) that is started again when it dies, an end in
 order at SIGINT and SIGTERM. A behaviour other than `good` does one thing wrong.

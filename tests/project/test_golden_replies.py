@@ -1,7 +1,8 @@
 """What replies ask for, in all the ways in which they are written: as it was, word for word.
 
-`python -m tests.project.test_golden_replies` writes it anew; look at what changed before it is kept. Odd
-replies are kept in full, the many ways to write the arguments of a name as a digest for each name.
+`python -m tests.project.test_golden_replies` writes it anew; look at what changed before it is
+kept. Odd replies are kept in full, the many ways to write the arguments of a name as a digest for
+each name.
 """
 
 from __future__ import annotations

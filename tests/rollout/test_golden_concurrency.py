@@ -1,7 +1,8 @@
 """What is decided about the number of episodes in flight, over long rows of made-up readings.
 
 The rules of `rollout/concurrency.py` are many and stand on numbers that were found by measuring:
-none of them changes unnoticed. `python -m tests.rollout.test_golden_concurrency` writes the new file.
+none of them changes unnoticed. `python -m tests.rollout.test_golden_concurrency` writes the new
+file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which tasks a run draws, and what its controls put in the place of rewards and hints.
 
-A resumed run, and tomorrow's, must draw the same. `python -m tests.rollout.test_golden_draws` writes the
-new file; runs that go on after such a change draw other tasks than they would have.
+A resumed run, and tomorrow's, must draw the same. `python -m tests.rollout.test_golden_draws`
+writes the new file; runs that go on after such a change draw other tasks than they would have.
 """
 
 from __future__ import annotations

@@ -179,7 +179,8 @@ async def test_a_mixture_is_read_by_its_tasks(tmp_path: Path) -> None:
 async def test_seeds_of_a_mixture_are_read_as_their_environment_says(tmp_path: Path) -> None:
     folder = await a_mixture(
         tmp_path / "run", "env=[conversation,gym]",
-        "mixture.gym.env.target=tests.support.guess_env:GuessEnv", conversation="first", gym="seed-5",
+        "mixture.gym.env.target=tests.support.guess_env:GuessEnv",
+        conversation="first", gym="seed-5",
     )  # fmt: skip
     assert nows(await again(folder)) == ["-1", "abstained"], "a program complains of nothing"
 

@@ -30,8 +30,9 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 SETTINGS = (
     "ui=line", "seed=3", "policy.device=cpu", "policy.max_model_len=256", "env=gym",
-    "env.target=tests.support.guess_run:NumberEnv", "env.max_turns=3", "judge=tests.support.guess_run:HintJudge",
-    "trainer=hybrid", "curriculum=pass_rate", "rollout=sync", "rollout.groups=3",
+    "env.target=tests.support.guess_run:NumberEnv", "env.max_turns=3",
+    "judge=tests.support.guess_run:HintJudge", "trainer=hybrid",
+    "curriculum=pass_rate", "rollout=sync", "rollout.groups=3",
     "rollout.group_size=4", "rollout.in_flight=8", "trainer.steps=4", "eval.tasks=8",
     "eval.every=2", "eval.between_tasks=3", "eval.k=[1,2]", "eval.samples=4", "learner.lr=8e-4",
     "learner.warmup_steps=2", "learner.schedule=linear", "policy.sampling.max_tokens=96",

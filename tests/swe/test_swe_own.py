@@ -55,7 +55,7 @@ self = <tests.text.test_text.TextTest testMethod=test_slug>
     def test_slug(self):
 >       text.slug("Big")
 
-tests/text/test_text.py:7:
+tests/test_text.py:7:
 _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _
 
     def slug(title):
@@ -66,7 +66,7 @@ E       in src/shop/text.py
 src/shop/text.py:8: AttributeError
 =========================== short test summary info ============================
 FAILED tests/test_cart.py::test_total_has_a_fee[3] - assert 11 == 14
-FAILED tests/text/test_text.py::TextTest::test_slug - AttributeError: 'str' objec...
+FAILED tests/test_text.py::TextTest::test_slug - AttributeError: 'str' objec...
 FAILED tests/test_far.py::test_far - OSError: no disk
 """
 
@@ -157,15 +157,15 @@ def make_environment(folder: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize(
     ("files", "arguments", "reason"),
     [
-        ({"tests/test_cart.py": None, "tests/text/test_text.py": None}, (), "finds no tests at HEAD"),
+        ({"tests/test_cart.py": None, "tests/test_text.py": None}, (), "finds no tests at HEAD"),
         ({"src/shop/cart.py": "raise KeyError", "src/shop/text.py": "raise KeyError"}, (),
          "no test passes at HEAD"),
-        ({"tests/text/test_text.py": "def test_long():\n    while True: pass\n"}, ("--timeout", "3"),
+        ({"tests/test_text.py": "def test_long():\n    while True: pass\n"}, ("--timeout", "3"),
          "did not end within 3 s at HEAD"),
         ({}, ("--test-command", "no-such-pytest"), "does not start: .*give --python"),
         ({}, ("--test-command", "python3 -m pytest; exit 3"), "all tests pass at HEAD, but"),
         ({"src/shop/cart.py": "N = 1\n", "src/shop/text.py": "N = 2\n",
-          "tests/test_cart.py": "def test_one():\n    assert 1\n", "tests/text/test_text.py": None},
+          "tests/test_cart.py": "def test_one():\n    assert 1\n", "tests/test_text.py": None},
          (), "has no Python function outside of its tests"),
     ],
 )  # fmt: skip
@@ -390,18 +390,18 @@ def test_an_issue_says_what_a_user_sees_and_not_where_the_bug_is() -> None:
         "The test is `tests/test_cart.py::test_total_has_a_fee[3]`.\n"
     )
     both = [
-        "tests/text/test_text.py::TextTest::test_slug",
+        "tests/test_text.py::TextTest::test_slug",
         "tests/test_cart.py::test_total_has_a_fee[3]",
     ]
     assert "total has a fee" in issue_text(LOG, both, path, 0).split("\n")[0]  # it says more
-    failing = ["tests/text/test_text.py::TextTest::test_slug", "tests/test_far.py::test_far"]
+    failing = ["tests/test_text.py::TextTest::test_slug", "tests/test_far.py::test_far"]
     text = issue_text(LOG, failing, path, 3)
     assert 'text.slug("Big")' in text
     assert "AttributeError: 'str' object has no attribute 'lowr'" in text
     assert path not in text
     assert "lowr()" not in text
-    assert "These tests fail: `tests/text/test_text.py::TextTest::test_slug`" in text
-    inner = LOG.replace("tests/text/test_text.py:7:", "src/shop/text.py:7:")
+    assert "These tests fail: `tests/test_text.py::TextTest::test_slug`" in text
+    inner = LOG.replace("tests/test_text.py:7:", "src/shop/text.py:7:")
     assert "text.slug" not in issue_text(inner, failing[:1], path, 0)
     assert "OSError: no disk" in issue_text(LOG, failing[1:], path, 7)
     assert issue_text("", failing[1:], path, 1).startswith('I think this is broken: "far".')

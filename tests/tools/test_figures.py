@@ -100,7 +100,7 @@ def test_without_a_commit_the_one_that_wrote_the_line_counts(repository: Path) -
 
 
 def weights(name: str) -> str:
-    return f"clawrl_gym/policy/{SHIPPED[name]}/model.safetensors"
+    return f"clawrl_gym/inference/models/{SHIPPED[name]}/model.safetensors"
 
 
 def commit(repository: Path, files: dict[str, str]) -> None:

@@ -1,7 +1,7 @@
 """Bytes of a learner's memory for one small model in every form: nothing moves them unseen.
 
-That they are what PyTorch keeps is tested in test_fit.py. `python -m tests.trainers.test_golden_memory`
-writes them anew.
+That they are what PyTorch keeps is tested in test_fit.py.
+`python -m tests.trainers.test_golden_memory` writes them anew.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tests.reference.tiny_model import VOCAB, make_samples, write_tiny_qwen3
 from tests.support.tiny_models import make_random_model
 from tests.trainers.distill_samples import draw_ids, one_turn, two_turns
 
-TINY = str(Path(__file__).parents[2] / "clawrl_gym" / "policy" / "tiny_model")
+TINY = str(Path(__file__).parents[2] / "clawrl_gym" / "inference" / "models" / "tiny_model")
 REPLY = draw_ids(11, 1)
 HINTED = draw_ids(7, 99) + draw_ids(5, 2)
 

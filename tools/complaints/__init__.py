@@ -1,1 +1,1 @@
-"""The recipe of `clawrl_gym/judge/complaints.npz`."""
+"""The recipe of `clawrl_gym/judge/signals/complaints.npz`."""

@@ -1,7 +1,7 @@
 """A page on paper: the lines that a browser would show of our applications' plain HTML.
 
-Reads the subset that `envs/showcase/gui/apps/templates` hold, without script and style; a test in a real
-browser holds it to the same lines.
+Reads the subset that `envs/showcase/gui/apps/templates` hold, without script and style; a test in a
+real browser holds it to the same lines.
 """
 
 from __future__ import annotations

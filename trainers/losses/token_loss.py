@@ -4,8 +4,8 @@
 
 A loss is named by `trainer.loss.type`, whose own options are the pydantic model that `options` is
 annotated with; one without options has no such parameter. Masks, means, the KL term and what a
-teacher adds are `trainers/losses/loss.py`'s. Torch is not imported here, so that options are known before
-it is.
+teacher adds are `trainers/losses/loss.py`'s. Torch is not imported here, so that options are known
+before it is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Memory of a learner, part by part, by arithmetic from the model's shape.
 
 Steady state: after the first update, with gradients of earlier packs, at the most that the largest
-pack takes. What layers keep for the backward pass is counted byte by byte: `tests/preflight/test_fit.py`
-holds it to what PyTorch keeps, `bench/learner_memory.py` the whole to a process.
+pack takes. What layers keep for the backward pass is counted byte by byte:
+`tests/preflight/test_fit.py` holds it to what PyTorch keeps, `bench/learner_memory.py` the whole to
+a process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Fields of requests for replies that are not honoured: each is refused by name, or has no effect
 by its nature; what is in neither list nor in the request's class is unknown.
 
-`tests/gateway/test_request_fields.py` holds these lists against the request classes of vLLM and OpenAI.
+`tests/gateway/test_request_fields.py` holds these lists against the request classes of vLLM and
+OpenAI.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """ModelShape: how large the parts of a model are, by its configuration alone.
 
 Exact for decoders of the Llama and Qwen families, their hybrids and their parts for vision, as
-transformers builds them: `tests/inference/test_shape.py` holds it to the models themselves on the meta
-device. Of other kinds the sizes are near; where the weights are here, their headers say the truth.
+transformers builds them: `tests/inference/test_shape.py` holds it to the models themselves on the
+meta device. Of other kinds the sizes are near; where the weights are here, their headers say the
+truth.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Verdicts on live turns become samples, and every session that was understood yields one.
 
 A turn with a clear verdict (reward other than 0) makes a group of one, with the algorithm's
-advantage A = w (r - b), |r - b| >= 0.05 (`trainers/algorithms/binary.py`). Explicit feedback wins whenever it
-comes: a waiting sample of its turn is withdrawn, and a new one is made even when the session has
-ended or the turn was trained on by the judge's verdict. It counts once: after a batch has taken a
-sample that feedback made, later feedback on the turn makes none. Where the algorithm follows hints,
-a verdict that has some makes one too, whatever its value; a person's correction in words is a hint.
-Other neutral verdicts and abstentions are recorded and not trained; side turns and interrupted
-replies never are, replies that the token limit cut off only with `train_truncated`, and nothing of
-an evaluation. Hints that the policy's server did not render wait in the store for the next start.
+advantage A = w (r - b), |r - b| >= 0.05 (`trainers/algorithms/binary.py`). Explicit feedback wins
+whenever it comes: a waiting sample of its turn is withdrawn, and a new one is made even when the
+session has ended or the turn was trained on by the judge's verdict. It counts once: after a batch
+has taken a sample that feedback made, later feedback on the turn makes none. Where the algorithm
+follows hints, a verdict that has some makes one too, whatever its value; a person's correction in
+words is a hint. Other neutral verdicts and abstentions are recorded and not trained; side turns and
+interrupted replies never are, replies that the token limit cut off only with `train_truncated`, and
+nothing of an evaluation. Hints that the policy's server did not render wait in the store for the
+next start.
 
 The outcome that a session's end brought counts as feedback on its last main turn.
 

@@ -121,7 +121,7 @@ async def _start(
     names = {
         "base_url": base_url, "model": harness.policy.model, "task": str(folder / "task.json"),
         "socket": str(folder / "socket"), "folder": str(folder),
-        "agents": str(Path(__file__).parents[1] / "agents"),
+        "agents": str(Path(__file__).parents[2] / "agents"),
     }  # fmt: skip
     task = {
         "task": spec.task.id,

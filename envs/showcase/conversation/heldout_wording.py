@@ -3,7 +3,8 @@
 Written apart from the sentences in `personas.py` and not derived from them by rule: short and long,
 polite and not, with and without a reason. Nobody but ourselves wrote them, so they are other words
 and no other people's words. Demonstrations, judges and their rules are made without this module:
-`tests/conversation/test_conversation_wording.py` looks for its sentences in what policies are supervised on.
+`tests/conversation/test_conversation_wording.py` looks for its sentences in what policies are
+supervised on.
 """
 
 from __future__ import annotations
