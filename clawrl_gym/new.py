@@ -1,7 +1,7 @@
-"""python -m clawrl_gym.new env|agent|judge|algorithm NAME [--folder DIR]
+"""python -m clawrl_gym.new env|agent|judge|algorithm|loss NAME [--folder DIR]
 
-Writes a small package of your own, FOLDER/NAME: a class that works, a test that passes, and a
-pyproject.toml whose entry point lets a run find it by name once the package is installed.
+Writes a small package of your own, FOLDER/NAME: a class or function that works, a test that passes,
+and a pyproject.toml whose entry point lets a run find it by name once the package is installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.plugins import AGENTS, ALGORITHMS, ENVIRONMENTS, JUDGES, Seam
+from clawrl_gym.core.plugins import AGENTS, ALGORITHMS, ENVIRONMENTS, JUDGES, LOSSES, Seam
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -27,11 +27,17 @@ class Skeleton:
 
     seam: Seam
     suffix: str
-    """Suffix of the class's name."""
+    """Ends the class's name; unused for a function, whose name is the package's."""
     setting: str
-    """The key of the command line that names the class."""
+    """The key of the command line that names it."""
     option: str
-    """An option of the class, as the command line gives it."""
+    """One of its options, as the command line gives it."""
+
+    def target(self, module: str, kind: str) -> str:
+        """The name of what the package holds."""
+        if self.seam.takes == "function":
+            return module
+        return f"{_class_stem(module, kind)}{self.suffix}"
 
 
 SKELETONS = {
@@ -39,6 +45,7 @@ SKELETONS = {
     "agent": Skeleton(AGENTS, "Agent", "agent", "agent.options.max_lines=5"),
     "judge": Skeleton(JUDGES, "Judge", "judge", "judge.options.max_chars=400"),
     "algorithm": Skeleton(ALGORITHMS, "Algorithm", "trainer", "trainer.options.decay=0.9"),
+    "loss": Skeleton(LOSSES, "", "loss", "trainer.loss.options.cap=0.5"),
 }
 
 
@@ -57,7 +64,7 @@ def write_skeleton(kind: str, name: str, parent: Path) -> Path:
     words = {
         "module": module,
         "stem": _class_stem(module, kind),
-        "suffix": skeleton.suffix,
+        "target": skeleton.target(module, kind),
         "group": skeleton.seam.group,
         "setting": skeleton.setting,
         "option": skeleton.option,
@@ -105,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m clawrl_gym.new",
-        description="Write a small package with a class of your own.",
+        description="Write a small package with a class or function of your own.",
     )
     parser.add_argument("kind", choices=SKELETONS)
     parser.add_argument("name", help="of the package, such as my_judge")
