@@ -12,10 +12,11 @@ import pytest
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.conversation.env import ConversationEnv
+from clawrl_gym.envs.conversation.model_words import words_of
 from clawrl_gym.envs.conversation.user import Act
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.showcase.conversation.generated import make_task
-from clawrl_gym.envs.showcase.conversation.model_user import ModelSpeaker, words_of
+from clawrl_gym.envs.showcase.conversation.model_user import ModelSpeaker
 
 TASK = make_task("student-save-train-000003")
 LIKED = TASK.persona.style.render(TASK.problem, Draw("x"))
