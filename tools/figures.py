@@ -123,7 +123,7 @@ def _weights_changed(weights: str | None, commit: str, repository: Path) -> bool
     if weights is None:
         return False
     today = _git(repository, "rev-parse", f"HEAD:{_MODELS}/{SHIPPED[weights]}/{_WEIGHTS_FILE}")
-    return today not in _git(repository, "ls-tree", "-r", commit, "--", _MODELS)
+    return today not in _git(repository, "ls-tree", "-r", commit, "--", "clawrl_gym")
 
 
 def _git(repository: Path, *arguments: str) -> str:

@@ -169,7 +169,7 @@ async def test_a_run_that_was_killed_goes_on_where_it_stopped(runs: Bench) -> No
     assert "ended by signal 9" in printed
     code, printed = await runs.run(TERMINAL)
     assert code == 0
-    assert "general_terminal_plain seed 1 goes on" in printed
+    assert "general_terminal_plain seed 1 resumes" in printed
     assert runs.starts("general_terminal_plain/seed1") == ["begun", "resumed"]
 
 

@@ -37,7 +37,7 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         "clawrl_gym/docker/base.sh",
         "clawrl_gym/docker/swe.Dockerfile",
         "clawrl_gym/envs/terminal/agent.py",
-        "clawrl_gym/trainers/loss.py",
+        "clawrl_gym/trainers/losses/loss.py",
         "clawrl_gym/inference/models/tiny_model/model.safetensors",
         "clawrl_gym/inference/models/tiny_model/tokenizer.json",
         "clawrl_gym/ui/page/report.html.j2",

@@ -90,5 +90,5 @@ def test_a_row_that_cannot_be_used_costs_only_itself(
 def test_a_file_without_any_row_that_can_be_used_is_refused_with_the_reason(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(TaskError, match="no UTF-8"):
+    with pytest.raises(TaskError, match="not UTF-8"):
         toolcall(write(tmp_path, b'{"id": "caf\xe9"}\n', GOOD))

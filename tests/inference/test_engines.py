@@ -185,7 +185,7 @@ async def watched(rig: Rig) -> AsyncIterator[asyncio.Task[None]]:
 
 async def test_an_engine_serves_its_model_then_every_version(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    with pytest.raises(PolicyUnavailable, match="not there yet"):
+    with pytest.raises(PolicyUnavailable, match="not started yet"):
         rig.engine.base_url  # noqa: B018
     async with watched(rig):
         assert await served(rig.engine.base_url) == (0, digest(rig.first))

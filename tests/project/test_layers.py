@@ -48,6 +48,9 @@ def empty_house(tmp_path: Path) -> Path:
         (folder / "__init__.py").touch()
         if room in LINKED_ROOMS:
             (package / room).symlink_to(f"../{room}")
+    for kind in grimp.build_graph("clawrl_gym", cache_dir=None).find_children("clawrl_gym.envs"):
+        (tmp_path / "envs" / kind.rpartition(".")[2]).mkdir()
+        (tmp_path / "envs" / kind.rpartition(".")[2] / "__init__.py").touch()
     return tmp_path
 
 
@@ -61,6 +64,7 @@ def empty_house(tmp_path: Path) -> Path:
             "envs/kind.py", "def late():\n    import torch", id="torch, inside a function"
         ),
         pytest.param("trainers/mine.py", "import clawrl_gym.envs", id="trainers and environments"),
+        pytest.param("envs/swe/a.py", "import clawrl_gym.envs.showcase", id="the showcase"),
         pytest.param("clawrl_gym/run/train.py", "import tools.tiny_policy", id="tools"),
         pytest.param("clawrl_gym/attic.py", "", id="a room without a place"),
         pytest.param("clawrl_gym/store/a.py", "import clawrl_gym.store.b", id="a circle"),

@@ -173,9 +173,9 @@ def test_the_command_shows_a_key_once(tmp_path: Path, capsys: pytest.CaptureFixt
     ("arguments", "message"),
     [
         (["add", "a b"], "got the user name 'a b', expected"),
-        (["key", "anna"], "which is no folder"),
-        (["remove", "anna"], "which is no folder"),
-        (["list"], "which is no folder"),
+        (["key", "anna"], "which is not a folder"),
+        (["remove", "anna"], "which is not a folder"),
+        (["list"], "which is not a folder"),
     ],
 )
 def test_the_command_refuses_in_a_line(

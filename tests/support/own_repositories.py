@@ -90,7 +90,7 @@ SHOP: Mapping[str, str] = {
     "src/shop/cart.py": CART,
     "src/shop/text.py": TEXT,
     "tests/test_cart.py": TEST_CART,
-    "tests/text/test_text.py": TEST_TEXT,
+    "tests/test_text.py": TEST_TEXT,
 }
 _ENV = {
     "GIT_CONFIG_GLOBAL": "/dev/null",

@@ -215,7 +215,7 @@ def test_a_folder_of_files_says_its_splits_by_their_names(tmp_path: Path) -> Non
     write(tmp_path / "data/train-00000-of-00001.parquet", [fifth(1), fifth(2)])
     write(tmp_path / "data/test-00000-of-00001.parquet", [fifth(3)])
     (tmp_path / ".cache").mkdir()
-    (tmp_path / ".cache/more.json").write_text("no JSON")
+    (tmp_path / ".cache/more.json").write_text("not JSON")
     source = open_source(SweEnvConfig.of({"instances": str(tmp_path)}))
     assert source.ids("heldout") == ["pallets__flask-3"]
     assert source.ids("train") == ["pallets__flask-1", "pallets__flask-2"]
@@ -285,16 +285,16 @@ def test_a_task_folder_reads_no_file_through_a_link_out_of_it(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("a.json", "{", "no JSON"),
+        ("a.json", "{", "not JSON"),
         ("a.json", '"x"', "expected a list"),
         ("a.json", "[]", "there is none"),
         ("a.json", "[1]", r"no 'instance_id'.*row 1"),
         ("a.json", '[{"repo": "a"}]', r"no 'instance_id'.*row 1"),
         ("a.jsonl", '{"instance_id": "a"}\n{"instance_id": "a"}', "field 'repo'"),
         ("a.jsonl", '{"instance_id": "a"}\nnot', "line 2"),
-        ("a.json", "[" * 100_000, "no JSON"),
+        ("a.json", "[" * 100_000, "not JSON"),
         ("a.jsonl", b"\xff\xfe", "UTF-8"),
-        ("a.parquet", "no parquet", "no Parquet"),
+        ("a.parquet", "no parquet", "not a readable Parquet"),
     ],
 )
 def test_a_wrong_file_is_an_error_that_names_it(
@@ -309,7 +309,7 @@ def test_a_wrong_file_is_an_error_that_names_it(
 @pytest.mark.parametrize(
     ("bad", "name", "why"),
     [
-        ("{", "rows.jsonl: row 2", "line 2: no JSON"),
+        ("{", "rows.jsonl: row 2", "line 2: not JSON"),
         ("[1]", "rows.jsonl: row 2", "it has no 'instance_id'"),
         (json.dumps(fifth(1)), "pallets__flask-1", "it is a second row of this id"),
         (json.dumps(fifth(2, FAIL_TO_PASS=[])), "pallets__flask-2", "at least one test"),
@@ -347,7 +347,7 @@ def test_one_bad_file_or_folder_does_not_refuse_the_others(tmp_path: Path) -> No
     (tmp_path / "rows" / "bad.json").write_text("{")
     config = SweEnvConfig.of({"instances": str(tmp_path / "rows")})
     assert config.left_out()[0] == "1 task used, 1 left out:"
-    assert "no JSON" in config.left_out()[1]
+    assert "not JSON" in config.left_out()[1]
 
 
 def test_what_is_left_out_of_rows_beside_the_corpus_is_told(tmp_path: Path) -> None:
