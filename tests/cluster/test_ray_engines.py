@@ -128,7 +128,7 @@ async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_di
         make=engines,
     )
     fleet = servers.fleet(8)
-    with pytest.raises(PolicyUnavailable, match="not there yet"):
+    with pytest.raises(PolicyUnavailable, match="not started yet"):
         await fleet.of("s").render({"messages": []})
     try:
         await servers.start()

@@ -448,7 +448,7 @@ def places(model: Path) -> Callable[[str], str]:
 
 REFUSED = [
     ("", r"got no data, expected chats, a run's folder or demonstrations"),
-    ("nothing.jsonl", r"got data 'nothing.jsonl', which is not here"),
+    ("nothing.jsonl", r"got data 'nothing.jsonl', which does not exist"),
     ("empty.jsonl", r"got empty.jsonl without a row"),
     ("no_json.jsonl", r"nothing to learn from in no_json.jsonl.*left out 2: no JSON \(no_json.jso"),
     ("texts.jsonl", r"left out 1: neither of the forms"),

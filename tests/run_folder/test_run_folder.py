@@ -179,7 +179,7 @@ def test_a_run_is_named_by_what_it_is_and_when_unless_something_says(tmp_path: P
     assert evaluation_folder(named).path == Path("here/mine")
     usual = evaluation_folder(EvaluateConfig(run=RunFolderConfig(root="here"))).path
     assert re.fullmatch(r"here/evaluate-terminal-tiny-\d{8}-\d{6}", str(usual))
-    with pytest.raises(ConfigError, match=r"got no run\.dir, expected the folder that serving"):
+    with pytest.raises(ConfigError, match=r"got no run\.dir, expected the folder to serve in"):
         serving_folder(ServeConfig(run=RunFolderConfig()))
     assert existing_parent(tmp_path / "a" / "b") == tmp_path
     assert existing_parent(tmp_path) == tmp_path

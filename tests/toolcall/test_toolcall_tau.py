@@ -246,7 +246,7 @@ def test_task_files_are_read_and_never_run(tmp_path: Path) -> None:
     ("spoil", "why"),
     [
         (lambda f: (f / "data" / "orders.json").unlink(), "retail"),
-        (lambda f: (f / "data" / "orders.json").write_text("{"), "no JSON"),
+        (lambda f: (f / "data" / "orders.json").write_text("{"), "not JSON"),
         (lambda f: (f / "tasks_test.py").unlink(), "no tasks_train"),
         (lambda f: (f / "tasks_test.py").write_text("Task("), "SyntaxError"),
         (lambda f: (f / "tasks_test.py").write_text("Task(actions=[])"), "KeyError"),
