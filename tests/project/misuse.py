@@ -185,7 +185,11 @@ TABLE = (
     Misuse("rejudge", "{place}/run {place}/nothing", r"expected one run"),
     Misuse("rejudge", "{place}/run judge=feedback", r"asks nobody, expected a judge"),
     Misuse("rejudge", "{place}/run judge=chain", r"no judge.base_url: no policy runs here"),
-    Misuse("rejudge", "{place}/run judge=model judge.base_url=http://127.0.0.1:9/v1", r"no server answers"),
+    Misuse(
+        "rejudge",
+        "{place}/run judge=model judge.base_url=http://127.0.0.1:9/v1",
+        r"no server answers",
+    ),
     Misuse("rejudge", "{place}/run judge.vote=3", r"did you mean 'judge.votes'\?"),
     Misuse("rejudge", "{place}/run env=gui", r"got env=, which rejudge does not have"),
     # addresses and folders

@@ -26,7 +26,9 @@ def test_one_too_many_is_refused_with_what_is_missing(caplog):
     room = Room(2, "uid ranges", plenty, wait_s=0.0)
     room.enter()
     room.enter()
-    with pytest.raises(SandboxError, match="no more uid ranges; 2 of this process are alive: run fewer"):
+    with pytest.raises(
+        SandboxError, match="no more uid ranges; 2 of this process are alive: run fewer"
+    ):
         room.enter()
     room.leave()
     room.enter()
