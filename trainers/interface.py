@@ -1,7 +1,7 @@
 """The interface between a run and a learner, wherever the learner computes.
 
-Everything is asynchronous: a learner in another process or on another machine keeps nobody waiting
-who serves. A class whose methods are plain is called in a process of its own (`run.ray_learner`);
+Everything is asynchronous, so that a learner in another process or on another machine delays no
+serving. A class with plain methods runs in a process of its own (`clawrl_gym.cluster.ray_learner`);
 one that declares the capability `remote` is an `AsyncLearner` itself.
 """
 

@@ -63,8 +63,10 @@ def _cures(trainer: TrainerConfig, learner: LearnerConfig) -> Iterator[str]:
 class FiniteGradients:
     """Counts updates that were left out because their gradients were not finite."""
 
-    def __init__(self, most_in_a_row: int) -> None:
+    def __init__(self, most_in_a_row: int, loss: str = "ppo") -> None:
+        """`loss`: its name in the configuration, or an import path: then it may be the cause."""
         self._most_in_a_row = most_in_a_row
+        self._own_loss = loss if ":" in loss else None
         self._in_a_row = 0
 
     def saw(self, finite: bool) -> None:
@@ -77,4 +79,5 @@ class FiniteGradients:
                 "something before them did: start from an older checkpoint "
                 "(policy.model=RUN/checkpoints/NUMBER) with a lower learner.lr, or learner.base="
                 "float32 if it is another"
+                + (f"; or correct the loss {self._own_loss}" if self._own_loss else "")
             )

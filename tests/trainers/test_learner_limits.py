@@ -146,3 +146,11 @@ def test_good_steps_begin_the_count_anew() -> None:
     gradients.saw(False)
     with pytest.raises(TrainerError, match=r"learner\.max_skipped"):
         gradients.saw(False)
+
+
+def test_a_loss_of_ones_own_is_named_as_a_possible_cause() -> None:
+    with pytest.raises(TrainerError, match=r"or correct the loss my_pkg\.losses:mine"):
+        FiniteGradients(1, "my_pkg.losses:mine").saw(False)
+    with pytest.raises(TrainerError) as ours:
+        FiniteGradients(1, "cispo").saw(False)
+    assert "correct the loss" not in str(ours.value)

@@ -121,7 +121,7 @@ class Learner:
         """User whose adapter is trained now."""
         self._adapter_states = AdapterStateCache()
         self.weights = trained_weights(self.model.net, learner)
-        self._finite = FiniteGradients(learner.max_skipped)
+        self._finite = FiniteGradients(learner.max_skipped, trainer.loss.type)
         self.updates = 0
         """Steps done so far, those before a resumption included."""
         self.skipped = 0
@@ -307,7 +307,7 @@ class Learner:
             self.user = before
             self._go_on(state)
             raise
-        self._finite = FiniteGradients(self.config.max_skipped)
+        self._finite = FiniteGradients(self.config.max_skipped, self.trainer.loss.type)
 
     def _become(self, user: str, folder: str | None) -> None:
         state = self._adapter_states.take(user)
