@@ -135,13 +135,13 @@ class Assault:
         return faults_of_parting(target.printed, target.folder) + self._left_of(target.traces)
 
     def _left_of(self, traces: Traces) -> list[str]:
-        """Of a run that cleaned up after itself."""
+        """Remains of a run that cleaned up after itself."""
         left = traces.left(_LEFT_S)
         names = sorted(traces.in_temporary())
         return [f"left {one}" for one in left] + [f"left in its TMPDIR {name}" for name in names]
 
     def _left_behind(self, traces: Traces) -> list[str]:
-        """Of a driver that was killed, now that the run goes on."""
+        """Remains of a driver that was killed, after the run resumed."""
         left = [f"left {one}" for one in traces.left(_LEFT_BEHIND_S)]
         return left + [f"not swept from its TMPDIR: {name}" for name in traces.left_names()]
 

@@ -58,12 +58,12 @@ class ClusterTarget(Target):
 
     @property
     def pid(self) -> int:
-        """Of the driver; the process that was started only leads into its machine."""
+        """Process id of the driver; the process that was started only leads into its machine."""
         return self._driver
 
     @property
     def processes(self) -> list[Process]:
-        """Of both machines."""
+        """Processes of both machines."""
         found = map(find, [*self._head.processes(""), *self._other.processes("")])
         return [process for process in found if process is not None]
 

@@ -29,7 +29,7 @@ class DockerEngine:
 
     @property
     def pid(self) -> int:
-        """Of the daemon."""
+        """Process id of the daemon."""
         return int((self._folder / "pid").read_text())
 
     def containers(self) -> list[str]:

@@ -24,7 +24,7 @@ from tests.chaos.ledger import acknowledged, digest_of
 _MOST_NAMED = 3
 """Cases that a violation names."""
 MAX_GAP = 0.01
-"""Of the log-probs of engine and learner, in float32: with other weights they are far apart."""
+"""Largest log-prob gap of engine and learner, in float32: with other weights it is far larger."""
 
 
 class Records:
@@ -221,7 +221,7 @@ class Forecast:
     """
 
     version: int
-    """Of the last checkpoint."""
+    """Version of the last checkpoint."""
     groups: tuple[tuple[int, str], ...]
     """Each that is still to be trained, with a digest of its samples."""
 

@@ -17,7 +17,7 @@ from zlib import crc32
 from tests.e2e.runs import ROOT
 
 DELAY_S = 0.01
-"""Of an answer, when nobody slows it down."""
+"""Seconds of an answer that nobody slows down."""
 _START_S = 10.0
 
 
@@ -60,7 +60,7 @@ class JudgeServer:
                 time.sleep(0.05)
 
     def delay(self, delay_s: float) -> None:
-        """Of each answer from now on."""
+        """Delay each answer from now on."""
         self._delay_file.write_text(str(delay_s))
 
     def stop(self) -> None:

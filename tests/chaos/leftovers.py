@@ -25,7 +25,7 @@ _PAUSE_S = 0.25
 
 
 class Traces:
-    """Of one life of a run, from a driver's start to its end."""
+    """Traces of one life of a run, from a driver's start to its end."""
 
     def __init__(self, driver: int, place: Path, temporary: Path) -> None:
         """What is below `place` is meant to stay; `temporary` is the TMPDIR of this run alone."""

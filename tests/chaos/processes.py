@@ -64,7 +64,7 @@ def _is(name: str) -> Says:
 
 
 def _below_its_like(words: str, *, like: bool) -> Says:
-    """Of a process and the one that it was started by, which have the same command line."""
+    """Tell apart a process and its parent, which have the same command line."""
     return lambda process, parent: (
         words in process.line and like == (parent is not None and words in parent.line)
     )

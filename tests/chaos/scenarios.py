@@ -21,7 +21,7 @@ class Scenario:
     judged: bool = False
     """By a server of its own process."""
     in_cluster: bool = False
-    """Of two machines."""
+    """The run is on a cluster of two machines."""
     in_docker: bool = False
     """On an engine of the harness's own."""
 

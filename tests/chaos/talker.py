@@ -35,7 +35,7 @@ class Talker:
         self._file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._ends = threading.Event()
         self.answered: list[tuple[float, float]] = []
-        """Of each answer, when it was first asked for and when it came."""
+        """For each answer, when it was first asked for and when it came."""
         self._thread = threading.Thread(target=self._talk, daemon=True)
         self._thread.start()
 

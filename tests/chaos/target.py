@@ -29,7 +29,7 @@ from tests.chaos.talker import Talker
 from tests.e2e.runs import ROOT, command
 
 DISK_MB = 900
-"""Of the small disk; a run wants 500 of them free when it starts."""
+"""Size of the small disk; a run wants 500 MB free when it starts."""
 _POLL_S = 0.25
 _CLOSE_LOOK_S = 5.0
 
@@ -115,7 +115,7 @@ class Target:
 
     @property
     def pid(self) -> int:
-        """Of the driver."""
+        """Process id of the driver."""
         assert self._process is not None
         return self._process.pid
 
@@ -205,7 +205,7 @@ class Target:
         self.traces.look(closely=closely)
 
     def _rows(self, query: str, *values: object) -> list[tuple[float, ...]]:
-        """Of run.db; none while there is no such file, or no table in it."""
+        """Rows of run.db; none while there is no such file, or no table in it."""
         try:
             db = sqlite3.connect(f"file:{self.folder / 'run.db'}?mode=ro", uri=True, timeout=30)
         except sqlite3.OperationalError:

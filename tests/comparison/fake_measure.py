@@ -16,7 +16,7 @@ from tests.comparison.fake_train import GAINS
 
 TASKS = 40
 OFFSETS = (-0.05, -0.05, 0, 0, 0, 0, 0, 0, 0.05, 0.05)
-"""Of ten tasks' liked first replies, from the mean."""
+"""Distances of ten tasks' liked first replies from the mean."""
 
 
 def main() -> int:

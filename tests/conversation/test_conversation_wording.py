@@ -21,7 +21,7 @@ from tools.tiny_policy.phases import everything, talking
 from tools.tiny_policy.small_talk import COMPLAINTS, THANKS
 
 DEMONSTRATIONS = 3_000
-"""Of each of the two mixtures that the shipped policies learned conversations from."""
+"""Demonstrations of each of the two mixtures that taught the shipped policies conversations."""
 LONGEST_SHARED = 4
 """Words in a row that may be in both: English has no others for "i want to know"."""
 

@@ -31,7 +31,7 @@ async def test_garbage_is_found_by_the_clock_and_settings_come_back() -> None:
 
 
 def bodies_held() -> list[bool]:
-    """Of the requests that there are, whether each holds a large body."""
+    """For each request that exists, whether it holds a large body."""
     requests = [x for x in gc.get_objects() if type(x) is web.Request]
     return [len(request._read_bytes or b"") > 1_000_000 for request in requests]
 

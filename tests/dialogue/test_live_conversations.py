@@ -247,7 +247,7 @@ class Client:
     """Somebody who talks, through a client that keeps a history in its own way."""
 
     name: str | None
-    """Of its session; None: it names none."""
+    """Name of its session; None: it names none."""
     draw: random.Random
     wild: bool = False
     """It also edits and compacts its history, and forks from it."""

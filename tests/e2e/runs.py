@@ -11,7 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINED_STEPS = 5
-"""Of the run that several files look at."""
+"""Updates of the run that several files look at."""
 
 
 def command(folder: Path, *overrides: str) -> list[str]:

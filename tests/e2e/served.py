@@ -19,7 +19,7 @@ CONFIG = PolicyConfig(max_model_len=1024, kv_cache_gb=0.125, start_timeout_s=240
 
 
 def processes_of(servers: PolicyServers) -> list[PolicyServer]:
-    """Of its engines, which are vLLMs of this machine."""
+    """Processes of its engines, which are vLLMs of this machine."""
     return [cast(VllmEngine, engine).server for engine in servers.engines]
 
 

@@ -78,7 +78,7 @@ class Rig:
         return lines[0]
 
     def check_nothing_is_left(self) -> None:
-        """Of a run that has ended: Ray ends its processes, and they their sandboxes."""
+        """Nothing is left of an ended run: Ray ends its processes, and they their sandboxes."""
         for machine in (self.head, self.other):
             assert not still_alive(set(machine.processes("bwrap")), within_s=20)
 

@@ -22,7 +22,7 @@ LEARNER = "learner.backend=tests.support.http_learner:HttpLearner"
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """Of a host in a process of its own."""
+    """Address of a host in a process of its own."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.support.http_learner"],
         cwd=runs.ROOT,

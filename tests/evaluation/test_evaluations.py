@@ -161,7 +161,7 @@ def test_evaluations_of_different_environments_are_not_compared(tmp_path: Path) 
 
 
 def changed(key: str, value: object) -> Settings:
-    """Of the usual evaluation, with another value of one key."""
+    """Settings of the usual evaluation, with another value of one key."""
     values = CONFIG.model_dump()
     part, _, name = key.rpartition(".")
     if part:

@@ -297,7 +297,7 @@ async def test_a_turn_under_way_in_a_deleted_session_is_not_recorded(bench: Benc
 
 
 def samples_of(text: str) -> dict[tuple[str, ...], float]:
-    """Of Prometheus text, by name and labels."""
+    """Samples in Prometheus text, by name and labels."""
     from prometheus_client.parser import text_string_to_metric_families
 
     return {
@@ -393,7 +393,7 @@ async def test_it_listens_before_the_policy_is_there(bench: Bench) -> None:
 
 
 async def test_without_records_everything_works_from_memory(tmp_path: Path) -> None:
-    """Of the reference, S4: with its recorder off, no turn ever became a sample."""
+    """The reference's defect S4: with its recorder off, no turn ever became a sample."""
     bench = Bench(tmp_path)
     bench.live = LiveConfig(record=False)
     await bench.start()

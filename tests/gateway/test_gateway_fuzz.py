@@ -397,7 +397,7 @@ def test_no_frame_on_a_link_is_answered_by_a_500(live: Live) -> None:
             assert status < 500
 
     async def statuses(frames: list[bytes]) -> list[int]:
-        """Of all answers, up to one that is told by its number to be the last."""
+        """Statuses of all answers, up to the one whose number says it is the last."""
         answered: list[int] = []
         ending = {"number": 10**6, "route": "end", "session_id": "link", "headers": {}}
         async with live.bench.http.ws_connect("/link") as link:

@@ -57,7 +57,7 @@ async def test_the_headers_of_a_stream_keep_proxies_from_holding_it_back(bench: 
 
 
 async def test_usage_comes_in_a_chunk_of_its_own_when_it_is_asked_for(bench: Bench) -> None:
-    """Of the reference, 1.8: `stream_options` was dropped and no usage was ever sent."""
+    """The reference's defect 1.8: `stream_options` was dropped and no usage was ever sent."""
     events = await bench.events(HELLO, stream_options={"include_usage": True})
     assert [event["usage"] for event in events[:-2]] == [None] * (len(events) - 2)
     usage = events[-2]
@@ -67,7 +67,7 @@ async def test_usage_comes_in_a_chunk_of_its_own_when_it_is_asked_for(bench: Ben
 
 
 async def test_the_first_token_arrives_before_the_last_is_sampled(bench: Bench) -> None:
-    """Of the reference, 1.8: a "stream" was the finished reply in two chunks."""
+    """The reference's defect 1.8: a "stream" was the finished reply in two chunks."""
     bench.policy.piece_s = 0.05
     async with bench.stream(HELLO) as answer:
         first = b""
@@ -80,7 +80,7 @@ async def test_the_first_token_arrives_before_the_last_is_sampled(bench: Bench) 
 
 
 async def test_reasoning_is_streamed_and_recorded(bench: Bench) -> None:
-    """Of the reference, 1.8: reasoning was dropped from streams."""
+    """The reference's defect 1.8: reasoning was dropped from streams."""
 
     said: Message = {"role": "assistant", "content": "42", "reasoning_content": "hm"}
     bench.policy = FakePolicy(said)

@@ -29,7 +29,7 @@ FILE = Path(__file__).parents[1] / "fixtures" / "golden" / "ink.json"
 SIZE, SMALL = (160, 120), (80, 60)
 INK, GROUND = "#c03020", "#808080"
 _MOST_APART = 16
-"""Of 255 greys: other builds of the libraries that draw round otherwise."""
+"""Greys of 255: other builds of the libraries that draw round differently."""
 FIELD = Element(1, "textbox", "Name", box=(20, 40, 60, 20))
 BUTTON = Element(2, "button", "Go", box=(100, 40, 30, 20))
 BELOW = Element(3, "link", "Terms", box=(60, 400, 30, 10))
@@ -156,7 +156,7 @@ BLANK = View("", "", ())
 
 
 def frames(*ones: FilmFrame | tuple[Attempt, ...], jpeg: bytes | None = None) -> list[FilmFrame]:
-    """Of attempts on one page, numbered."""
+    """Frames of attempts on one page, numbered."""
     return [
         one if isinstance(one, FilmFrame) else FilmFrame(number, jpeg, PAGE, one)
         for number, one in enumerate(ones, 1)
@@ -238,7 +238,7 @@ def small(picture: Image.Image) -> bytes:
 
 
 def places() -> list[tuple[float, ...]]:
-    """Of labels at boxes in all parts of a picture, beside those that were placed before."""
+    """Places of labels at boxes in all parts of a picture, beside those that were placed before."""
     found = list[tuple[float, ...]]()
     for step in (20, 35):
         placed = list[tuple[float, float, float, float]]()

@@ -150,7 +150,7 @@ def test_a_reserved_port_is_kept_for_the_server_which_can_listen_there_again_and
 
 
 def test_a_port_behind_the_last_one_is_a_configuration_error() -> None:
-    """Of the second server when the first has the last port."""
+    """The second server has no port when the first has the last one."""
     with pytest.raises(ConfigError, match=r"policy\.port=65536 .*smaller policy\.port"):
         reserve_port(65536)
 

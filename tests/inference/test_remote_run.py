@@ -31,7 +31,7 @@ def _a_cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 async def address(tmp_path: Path) -> str:
-    """Of a run with checkpoints 3 and 10, whose own folder is gone."""
+    """Address of a run with checkpoints 3 and 10, whose own folder is gone."""
     run = RunFolder(tmp_path / "runs" / "first")
     run.write(RunConfig.of({"policy": {"model": "tiny"}}))
     rows = '{"step": 3, "heldout/success": 0.9, "heldout/n": 8}\n{"step": 10, "heldout/success": 0}'

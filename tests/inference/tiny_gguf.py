@@ -78,7 +78,7 @@ def write_gguf(
 
 
 def _shapes(vocab: int) -> dict[str, tuple[int, ...]]:
-    """Of the tensors, by llama.cpp's names; the output head is the embedding."""
+    """Shapes of the tensors, by llama.cpp's names; the output head is the embedding."""
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd.weight": (vocab, HIDDEN),
         "output_norm.weight": (HIDDEN,),

@@ -76,7 +76,7 @@ def of_words() -> dict[str, object]:
 
 
 def of_answers() -> dict[str, str]:
-    """Of answers in JSON: for each key, in several objects, a sign for each of the values."""
+    """Verdicts of answers in JSON: for each key, in several objects, a sign for each value."""
     fields = Fields(lambda text: text.startswith(("Error", "TypeError")))
     told: dict[str, str] = {}
     for key in KEYS:

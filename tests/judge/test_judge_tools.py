@@ -112,7 +112,7 @@ def test_a_success_is_weak_evidence_and_a_failure_or_a_report_is_not() -> None:
 
 def test_a_pointless_success_after_a_complaint_is_worth_a_tenth_of_praise() -> None:
     def advantage_of(*next_state: Message) -> float:
-        """Of the turn after a complaint."""
+        """Advantage of the turn after a complaint."""
         binary = Binary()
         complaint = judged(user("No, that is wrong."))
         binary.make_samples(group(), [[segment(0)]], [{0: complaint}])

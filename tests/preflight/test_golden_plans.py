@@ -84,7 +84,7 @@ def plans() -> dict[str, Any]:
 
 
 def shapes() -> dict[str, Any]:
-    """Of the presets' models, and of one with experts."""
+    """Shapes of the presets' models, and of one with experts."""
     known = {model: shape_of_hub_model(model) for model in json.loads(HUB_MODELS.read_text())}
     return {model: _shape(shape) for model, shape in known.items() if shape is not None} | {
         "experts": _shape(shape_of_config(EXPERTS)),

@@ -35,7 +35,7 @@ SOURCES = {
 }
 """Name -> source of tasks, number of families."""
 TASKS: dict[Split, int] = {"train": 8, "heldout": 4}
-"""Of each family."""
+"""Number of tasks of each family."""
 
 
 def plain(value):

@@ -20,7 +20,7 @@ class Misuse:
 
     command: str
     arguments: str
-    """Of the command, apart by spaces."""
+    """Arguments of the command, separated by spaces."""
     says: str
     """A regular expression that is found in one of the lines of the refusal."""
 
@@ -286,7 +286,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _huge_weights(file: Path) -> None:
-    """Of 40 billion parameters; a hole in the file takes their place."""
+    """Write weights of 40 billion parameters; a hole in the file takes their place."""
     size = 80_000_000_000
     tensors = {"w": {"dtype": "BF16", "shape": [size // 2], "data_offsets": [0, size]}}
     header = json.dumps(tensors).encode()

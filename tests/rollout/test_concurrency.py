@@ -136,7 +136,7 @@ ENGINES = {
 }
 LONG = Work(turns=10, prompt_tokens=1500, reply_tokens=200, observation_tokens=300, env_s=2.0)
 BEST = {"few sequences": 32, "small cache": 16, "large": 256}
-"""Of fixed numbers, for `LONG`; bench/concurrency.py finds them."""
+"""Best fixed numbers for `LONG`; bench/concurrency.py finds them."""
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -259,7 +259,7 @@ async def test_the_store_knows_what_a_curriculum_saw(tmp_path: Path) -> None:
 async def test_of_a_group_that_was_begun_twice_the_episodes_that_count_are_the_last(
     tmp_path: Path,
 ) -> None:
-    """Of the first process three ended well; of the second one episode had to be tried again."""
+    """In the first process three ended well; in the second one episode had to be tried again."""
     store = Store.open(tmp_path)
 
     async def session(member: int, retry: int, reward: float | None) -> None:

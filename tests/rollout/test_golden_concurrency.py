@@ -28,11 +28,11 @@ class Machine:
     most: int
     contexts: float
     share: float
-    """Of the episodes in flight that are in the engine."""
+    """Share of the episodes in flight that are in the engine."""
     held: float
-    """Of the key-value cache, by each that runs."""
+    """Share of the key-value cache that each running request takes."""
     turns: float
-    """Of an episode."""
+    """Turns of an episode."""
     trouble: float
     """Share of the rounds in which something is short."""
 

@@ -98,7 +98,7 @@ def test_the_scripts_engine_starts_where_it_is_told_is_found_and_stops(monkeypat
 
 
 def root_of_the_engine():
-    """Of the one that a process of its own finds: threads of earlier tests ask for theirs here."""
+    """Root of the engine that a separate process finds: earlier tests use theirs in this one."""
     code = (
         "from clawrl_gym.envs.sandbox.docker.engine import engine\n"
         "print(engine().info()['DockerRootDir'])"

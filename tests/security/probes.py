@@ -27,7 +27,7 @@ class Kind:
     """One kind of sandbox."""
 
     name: str
-    """Of the kind in this module."""
+    """Name of the kind in this module."""
     open: Callable[..., AbstractContextManager[Sandbox]]
     """Called with limits, or without for `LIMITS`."""
     devices: frozenset[str] = field(default_factory=frozenset)

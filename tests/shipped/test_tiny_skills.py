@@ -21,7 +21,7 @@ NUMBERS = range(40)
 
 
 def commands_of(conversation: Conversation) -> list[str]:
-    """Of the replies, in order."""
+    """Commands of the replies, in order."""
     commands = []
     for message in conversation.messages:
         if message["role"] == "assistant":

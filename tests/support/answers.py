@@ -27,7 +27,7 @@ KINDS = ("complaint", "praise", "neutral", "future")
 
 
 def answers(language: str, half: str) -> Iterator[Answer]:
-    """Of one file's half."""
+    """Answers of one half of a file."""
     lists = plain_values((FOLDER / f"{language}.yaml").read_text("utf-8")).get(half, {})
     for kind, lines in lists.items():
         for line in lines.splitlines():

@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
         super().__init__()
         self.columns, self.rows = columns, rows
         self.lines = [""]
-        """Of the first screen, unwrapped, all that scrolled by too."""
+        """Lines of the first screen, unwrapped, including all that scrolled by."""
         self.window: list[list[str]] | None = None
         """The second screen by rows, while it is shown."""
         self.has_cursor = True

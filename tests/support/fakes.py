@@ -68,7 +68,7 @@ class FakePolicy(SteppedPolicy):
     ) -> None:
         self._reply = reply
         self.delay_s = 0.0
-        """Of each generation; of a stream's first piece."""
+        """Delay of each generation, or of a stream's first piece."""
         self.piece_s = 0.0
         """Between two pieces of a stream, which are a token each then: a test looks at a moment."""
         self.seed = 0

@@ -28,7 +28,7 @@ for (const type of ["click", "dblclick", "contextmenu", "mousedown", "mouseup", 
   "keydown"])
   document.addEventListener(type, note, true);
 </script>"""
-"""Of what reaches the page: type, id, count, trusted, key."""
+"""Records each event that reaches the page: type, id, count, trusted, key."""
 
 
 @asynccontextmanager

@@ -104,7 +104,7 @@ class HttpOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
     url: str
     timeout_s: float = Field(600.0, gt=0)
-    """Of one call, and of a host that does not answer."""
+    """Seconds of one call, and of waiting for a host that does not answer."""
 
 
 class HttpLearner:

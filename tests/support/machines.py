@@ -27,7 +27,7 @@ mkdir -m 700 /tmp/home
 echo ready
 while :; do sleep 1000 & wait; done
 """
-"""Of bash as the first process: it reaps what loses its parent. Without cgroups, which would be
+"""Bash is the first process: it reaps what loses its parent. Without cgroups, which would be
 common to all: numbers of processes mean others elsewhere, so that one would sweep another's."""
 _START_S = 10.0
 

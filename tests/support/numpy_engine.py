@@ -99,7 +99,7 @@ class Model:
         return tensor
 
     def logprobs(self, ids: list[int]) -> list[float]:
-        """Of all ids but the first."""
+        """Log-probs of all ids but the first."""
         embedding = self._tensors["model.embed_tokens.weight"]
         x = embedding[ids]  # (T, hidden)
         x = x + self._attention(_normed(x, self._of("input_layernorm")))

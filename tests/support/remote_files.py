@@ -13,7 +13,7 @@ _numbers = itertools.count()
 
 
 def memory_address() -> str:
-    """Of a folder that nobody else has."""
+    """Address of a folder that nobody else has."""
     return f"memory://test{next(_numbers)}"
 
 

@@ -24,7 +24,7 @@ class Engine:
     max_num_seqs: int
     kv_tokens: int
     step_s: float
-    """Of a decoding step, whatever is in it."""
+    """Seconds of a decoding step, whatever is in it."""
     request_s: float
     """More for each request in it."""
     prefill_s: float
@@ -78,7 +78,7 @@ class SimulatedEngine:
     episodes: int = 0
     generated_tokens: int = 0
     finished_tokens: int = 0
-    """Of episodes that are over: what a learner could use."""
+    """Tokens of finished episodes: what a learner could use."""
     preemptions: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0

@@ -206,7 +206,7 @@ def test_a_checkpoint_of_another_form_is_refused(model_dir: str, tmp_path: Path)
 
 
 def test_an_adapter_of_another_model_is_refused(model_dir: str, tmp_path: Path) -> None:
-    """Of the same rank and the same layers; a tensor has no place, or another shape."""
+    """It has the same rank and layers, but a tensor has no place, or another shape."""
     learner = make_learner(model_dir)
     folder = tmp_path / "adapter"
     adapter.write_adapter(learner.model.net, folder)

@@ -148,7 +148,7 @@ def test_what_others_say_of_a_sequence_changes_nothing(folder: str) -> None:
 
 
 def test_a_window_is_seen(tmp_path: Path) -> None:
-    """Of two sequences that differ before the window, the last token's log-probs are the same."""
+    """Two sequences that differ before the window have the same log-probs of the last token."""
     torch.manual_seed(0)
     mistral(window=4).save_pretrained(tmp_path)
     model = PackedModel(str(tmp_path), "cpu")

@@ -220,7 +220,7 @@ EXACT = [-0.019472, -0.202738, -0.05655, 0.187951, 0.090809]
 
 
 def expected_gradient(teacher: Tensor, logits: Tensor) -> list[float]:
-    """Of sampled distillation: each token weighted with how often the policy samples it."""
+    """Gradient of sampled distillation: each token weighted by how often the policy samples it."""
     lp = logits.log_softmax(-1)
     often = lp.detach().exp()
     terms = policy_loss(

@@ -125,7 +125,7 @@ def trl_results(
 
 
 def weights(kl_correction: bool) -> list[list[float]]:
-    """Of importance: trl leaves them out of the KL term, also of a corrected one."""
+    """Importance weights: trl leaves them out of the KL term, also of a corrected one."""
     return [[1.0] * len(row) for row in TIS_WEIGHTS] if kl_correction else TIS_WEIGHTS
 
 

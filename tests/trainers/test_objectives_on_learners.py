@@ -245,7 +245,7 @@ def _divergence(config: TrainerConfig, lp_V: Tensor, told_V: Tensor) -> Tensor:
 
 
 def expected_gradient(own: Weights, student: Any) -> dict[str, Tensor]:
-    """Of what is trained: of an adapter by the chain rule from that of the weight beside it."""
+    """Gradient of the trained weights; an adapter's follows by the chain rule from its weight's."""
     of_whole = {name: parameter.grad for name, parameter in student.named_parameters()}
     gradients = {}
     for name in own:

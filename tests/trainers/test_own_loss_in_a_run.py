@@ -54,7 +54,7 @@ SETTINGS = (
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Of a run with the package above, which lies outside of this repository."""
+    """Settings of a run with the package above, which lies outside of this repository."""
     package = tmp_path / "elsewhere" / "somebodys_losses"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(PACKAGE)

@@ -44,7 +44,7 @@ def said(draw: random.Random) -> str:
 
 
 def conversations() -> list[dict[str, Any]]:
-    """Of one to three replies, one of them with a tool."""
+    """Conversations of one to three replies, one of them with a tool."""
     draw = random.Random(0)
     rows: list[dict[str, Any]] = []
     for _ in range(9):

@@ -69,7 +69,7 @@ PANELS, PAGES, PICTURES, EVALUATIONS = (
 )
 _SMALL, _LARGER = (40, 30), (120, 90)
 _MOST_APART = 4
-"""Of 255 greys: other builds of the libraries that draw round otherwise."""
+"""Greys of 255: other builds of the libraries that draw round differently."""
 _PIECE = re.compile(r"(?=<figure|<section|<details|<table|<svg|<article)")
 _SPINNER, _MOMENT = re.compile(r"[⠁-⠿]"), re.compile(r"(?<![\d.:])(?:0\.\d\d|[12]) s\b")
 """What goes on while a panel is drawn."""
@@ -225,7 +225,7 @@ def _serving() -> RunState:
 
 
 def _moments() -> dict[str, RunState]:
-    """Of runs, beside the usual ones: at their beginning, in trouble, at their end."""
+    """States of runs beside the usual ones: at their beginning, in trouble, at their end."""
     starting = RunState("runs/x", 10)
     starting.begin("vLLM", "loading weights")
     starting.begin("Ray", "starting")
