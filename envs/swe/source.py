@@ -80,6 +80,8 @@ def _usable_rows(where: str, config: SweEnvConfig) -> Rows:
 
 def runners_of_families(config: SweEnvConfig) -> Mapping[str, tuple[str, ...]]:
     """The shipped families that the options ask for, each with what runs its tests."""
+    if not _SHIPPED & {config.instances or CORPUS, config.heldout}:
+        return {}
     runners: Mapping[str, tuple[str, ...]] = shipped("swe.choice:runners_of_families")(config)
     return runners
 

@@ -89,3 +89,18 @@ def test_the_process_that_drives_a_run_imports_no_torch() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert done.stdout == "set()\n", done.stderr
+
+
+def test_repositories_of_ones_own_load_no_shipped_task() -> None:
+    code = (
+        "import sys\n"
+        "from clawrl_gym.envs.swe.config import SweEnvConfig\n"
+        "from clawrl_gym.envs.swe.source import runners_of_families\n"
+        "showcase = lambda: any('showcase' in name for name in sys.modules)\n"
+        "print(runners_of_families(SweEnvConfig.of({'instances': 'rows.jsonl'})), showcase())\n"
+        "print(len(runners_of_families(SweEnvConfig())) > 0, showcase())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "{} False\nTrue True\n", done.stderr
