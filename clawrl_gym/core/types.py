@@ -265,6 +265,10 @@ class Turn:
     untrainable: str = ""
     """Why it is never trained on: sampling settings that no learner reproduces, or `unknown_ids`.
     Empty: it can be."""
+    stop_text: str | None = None
+    """The request's stop text that ended the reply."""
+    answer_id: str = ""
+    """Id by which a later request may name its answer; empty: none does."""
     id: int | None = None
     """Store position; None before it is stored."""
 

@@ -1,4 +1,4 @@
-"""The border of the gateway: admission, counting, and every error as an OpenAI error.
+"""The border of the gateway: admission, counting, and every error in the words of its dialect.
 
 It is the same for a request over HTTP and for one on a worker's link; the link itself is no
 request under way, however long it lasts. No frame that an error has passed through keeps it: both
@@ -23,6 +23,7 @@ from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Json
 from clawrl_gym.gateway.admission.admission import Admission, retry_after
 from clawrl_gym.gateway.admission.callers import check_route, set_caller
+from clawrl_gym.gateway.dialects.table import dialect_of
 from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.gateway.wire.refusals import ErrorBody, Refusal, error_json, refusal_of
 from clawrl_gym.gateway.wire.sse import has_begun
@@ -72,7 +73,8 @@ class Border:
             except ConnectionError:
                 raise  # nobody is there to read it
             except Exception as error:  # noqa: BLE001 - whatever went wrong is an answer
-                answer = self._answer(self._refusal(request, error))
+                dialect = dialect_of(request.path)
+                answer = self._answer(self._refusal(request, error), dialect.error)
                 counted.status = answer.status
                 return answer
 
@@ -164,12 +166,14 @@ class Border:
         else:
             self._stats.refused += 1
 
-    def _answer(self, refusal: Refusal) -> web.Response:
+    def _answer(
+        self, refusal: Refusal, words: Callable[[Refusal], Json] = error_json
+    ) -> web.Response:
         self._count(refusal)
         headers = {}
         if refusal.status in (429, 503):
             headers["Retry-After"] = retry_after(refusal.retry_after_s)
-        return web.json_response(error_json(refusal), status=refusal.status, headers=headers)
+        return web.json_response(words(refusal), status=refusal.status, headers=headers)
 
 
 def _logged(path: str, refusal: Refusal, error: Exception) -> Refusal:

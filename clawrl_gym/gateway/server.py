@@ -1,7 +1,7 @@
 """The gateway: the only HTTP server of the policy.
 
-OpenAI API in; which routes there are, who may come in, what an error looks like. Replies are made
-in `turns.py`, sent in `completions.py`; a route that is not listed here does not exist, so none of
+Clients' APIs in; which routes there are, who may come in, what an error looks like. Replies are
+made in `turns.py`, sent in `replies.py`; a route that is not listed here does not exist, so none of
 the policy's own is reachable.
 """
 
@@ -32,13 +32,15 @@ from clawrl_gym.gateway.admission.quota import Quota
 from clawrl_gym.gateway.admission.shares import Shares
 from clawrl_gym.gateway.bodies.bodies import BodyLimit, BodyReader
 from clawrl_gym.gateway.border import Border, Handler
-from clawrl_gym.gateway.completions import Completions
+from clawrl_gym.gateway.dialects.table import DIALECTS
+from clawrl_gym.gateway.earlier import EarlierAnswers
 from clawrl_gym.gateway.feedback import Feedback
 from clawrl_gym.gateway.films import Films
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.http_server import Runner
 from clawrl_gym.gateway.link import Links
 from clawrl_gym.gateway.prometheus import GatewayMetrics, GatewayStats
+from clawrl_gym.gateway.replies import Replies
 from clawrl_gym.gateway.responders import Responders, add_routes
 from clawrl_gym.gateway.sessions.sessions import Sessions
 from clawrl_gym.gateway.sessions_api import SessionsApi
@@ -141,7 +143,7 @@ class Gateway:
             self.stats, lambda: self.sessions.open_count, lambda: self.version, policies.metrics
         )
         pictures = Pictures(store, images)
-        self._completions = Completions(
+        self._replies = Replies(
             self._admission,
             self.sessions,
             self._turns,
@@ -151,6 +153,7 @@ class Gateway:
             pictures,
             Shares(config.max_running_per_user),
             Quota(store, live),
+            EarlierAnswers(store),
         )
         self._stalls = Stalls(policies, self._turns.outages, lambda: self.stats.inside > 0)
         self._watches: list[asyncio.Task[None]] = []
@@ -160,7 +163,7 @@ class Gateway:
             self._admission, store, self.sessions, pictures, self._allowances
         )
         self._border = Border(self._admission, self.stats)
-        self._links = Links(self._border, self._completions.linked, self._sessions_api.linked_end)
+        self._links = Links(self._border, self._replies.linked, self._sessions_api.linked_end)
         self._runner: Runner | None = None
 
     async def turn_out(self, user: str) -> None:
@@ -237,8 +240,8 @@ class Gateway:
         for base in ("", "/sessions/{id}"):
             get(f"{base}/v1/models", self._models)
             get(f"{base}/v1/models/{{model:.+}}", self._model)
-            post(f"{base}/v1/chat/completions", self._completions.chat)
-            post(f"{base}/v1/completions", self._completions.text)
+            for path, dialect in DIALECTS.items():
+                post(f"{base}{path}", self._replies.handler(dialect))
             post(f"{base}/v1/feedback", self._feedback.post)
         get("/v1/sessions", self._sessions_api.list)
         post("/v1/sessions/{id}/end", self._sessions_api.end_known)
@@ -312,7 +315,7 @@ class Gateway:
         return web.json_response({"object": "list", "data": [self._model_json()]})
 
     async def _model(self, request: web.Request) -> web.Response:
-        self._completions.check_model(request.match_info["model"])
+        self._replies.check_model(request.match_info["model"])
         return web.json_response(self._model_json())
 
     def _model_json(self) -> dict[str, str | int]:

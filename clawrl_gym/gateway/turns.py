@@ -93,6 +93,8 @@ class TurnInput:
     """A prompt that needs no chat template: text or ids."""
     claimable: bool = False
     """An environment may answer the session, if this is its first turn."""
+    answer_id: str = ""
+    """Id by which a later request may name the turn; empty: none does."""
 
 
 class TurnMaker:
@@ -147,20 +149,26 @@ class TurnMaker:
         finally:
             self._may_start.set()
 
+    async def stored(self, request: TurnRequest) -> Turn | None:
+        """The turn that this very request made before, when it is a retry."""
+        stored = await self._recorder.stored_reply(request)
+        self.stats.replayed += stored is not None
+        return stored
+
+    async def prompt_length(self, body: ChatBody) -> int:
+        """Tokens of a prompt, as it is rendered afresh. Raises ContextError and PolicyError."""
+        async with asyncio.timeout(self._timeout_s):
+            return len(await self._policies.of("").render(body))
+
     async def turn(
         self, request: TurnRequest, turn_input: TurnInput, send: Send | None = None
     ) -> Turn:
-        """The turn that answers a request, on disk. With `send`, its reply goes there in pieces.
+        """The turn that answers a request which is no retry, on disk. With `send`, its reply goes
+        there in pieces.
 
         Raises Refusal when the session has ended, ContextError, and PolicyError when the policy
         gave no reply in time.
         """
-        stored = await self._recorder.stored_reply(request)
-        if stored is not None:
-            self.stats.replayed += 1
-            if send is not None:
-                await send(delta_of(stored.reply))
-            return stored
         await self._recorder.record_next_states(request)
         turn = await self._from_responder(request, turn_input, send)
         return turn or await self._from_policy(request, turn_input, send)
@@ -526,6 +534,8 @@ def _turn(
         tools=body.get("tools", []),
         template=cast(TemplateOptions, options),
         temperature=turn_input.sampling.temperature if generation.sampled_ids_T else None,
+        stop_text=generation.stop_text,
+        answer_id=turn_input.answer_id,
         untrainable=_untrainable(turn_input.sampling, generation),
     )
 

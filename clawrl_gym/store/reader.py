@@ -136,6 +136,12 @@ class StoreReader:
     def turn(self, turn_id: int) -> Turn | None:
         return next(iter(turns_by_id(self._db, [turn_id])), None)
 
+    def answered_turn(self, answer_id: str) -> Turn | None:
+        """The turn that a client names so."""
+        query = "SELECT id FROM turns WHERE answer_id=? AND answer_id != ''"
+        row = self._db.execute(query, (answer_id,)).fetchone()
+        return None if row is None else self.turn(row[0])
+
     def next_states_of(self, session_id: str) -> dict[int, list[Message]]:
         """Next states by turn id; a turn that still waits for its own has no entry."""
         rows = self._db.execute(

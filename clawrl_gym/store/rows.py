@@ -171,6 +171,8 @@ class TurnColumns(TypedDict):
     template: bytes | None
     temperature: float | None
     untrainable: str
+    stop_text: str | None
+    answer_id: str
 
 
 class NextStateColumns(TypedDict):

@@ -11,6 +11,7 @@ counted by themselves: `user_updates` has them, `updates` the run's own.
 what its environment said of success, NULL where it said nothing.
 `judged` and `settled` say that nobody waits for a turn's verdict, or for the sample of one: partial
 indexes hold the rest.
+`answer_id` is how a client names a turn that it continues, where its dialect lets it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import StoreError
 
 DATABASE_FILE = "run.db"
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 _FORMAT = "clawrl_gym run"
 
@@ -48,8 +49,11 @@ _USER_UPDATES = """CREATE TABLE user_updates (
 
 _PICTURES_INDEX = "CREATE INDEX pictures_by_digest ON pictures (digest)"
 
+_ANSWERS_INDEX = "CREATE INDEX turns_by_answer ON turns (answer_id) WHERE answer_id != ''"
+
 _INDEXES = (
     "CREATE INDEX turns_by_base ON turns (base_id)",
+    _ANSWERS_INDEX,
     "CREATE INDEX verdicts_waiting ON verdicts (turn_id) WHERE settled = 0",
     "CREATE INDEX next_states_waiting ON next_states (turn_id) WHERE judged = 0",
     "CREATE INDEX samples_by_turn ON samples (turn_id) WHERE turn_id IS NOT NULL",
@@ -76,7 +80,8 @@ _TABLES = (
         base_messages INTEGER NOT NULL, messages TEXT NOT NULL, reply TEXT NOT NULL,
         created_s REAL NOT NULL, rule TEXT NOT NULL DEFAULT '', copies TEXT NOT NULL DEFAULT '[]',
         mark TEXT NOT NULL DEFAULT '', tools BLOB, template BLOB, temperature REAL,
-        untrainable TEXT NOT NULL DEFAULT '', UNIQUE (session_id, idx))""",
+        untrainable TEXT NOT NULL DEFAULT '', stop_text TEXT,
+        answer_id TEXT NOT NULL DEFAULT '', UNIQUE (session_id, idx))""",
     """CREATE TABLE next_states (
         turn_id INTEGER PRIMARY KEY REFERENCES turns(id), messages TEXT NOT NULL,
         created_s REAL NOT NULL, judged INTEGER NOT NULL DEFAULT 1)""",
@@ -148,6 +153,7 @@ _ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
         "sessions": (("bytes", "INTEGER NOT NULL DEFAULT 0"),),
     },
     8: {"sessions": (("solved", "INTEGER"),)},
+    9: {"turns": (("stop_text", "TEXT"), ("answer_id", "TEXT NOT NULL DEFAULT ''"))},
 }  # fmt: skip
 """Columns that a version added to the one before it, by table."""
 
@@ -273,6 +279,8 @@ def _upgrade(db: sqlite3.Connection, version: int) -> None:
         db.execute(_PICTURES_INDEX)
     if version < 7:
         db.execute(_USER_UPDATES)
+    if 1 < version < 9:
+        db.execute(_ANSWERS_INDEX)
 
 
 def _read_as_current(db: sqlite3.Connection, version: int) -> None:
@@ -280,7 +288,7 @@ def _read_as_current(db: sqlite3.Connection, version: int) -> None:
     expressions = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
             "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1", "weight": "1.0",
             "strength": "1.0", "user": "''", "untrainable": "''", "signal": "''",
-            "bytes": "0"}  # fmt: skip
+            "bytes": "0", "answer_id": "''"}  # fmt: skip
     for table, columns in _added_since(version).items():
         added = ", ".join(f"{expressions.get(name, 'NULL')} AS {name}" for name, _ in columns)
         db.execute(

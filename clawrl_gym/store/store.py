@@ -332,6 +332,7 @@ class Store:
     stored_bytes = _awaited(StoreReader.stored_bytes)
     expired_sessions = _awaited(StoreReader.expired_sessions)
     turn = _awaited(StoreReader.turn)
+    answered_turn = _awaited(StoreReader.answered_turn)
     turns_of = _awaited(StoreReader.turns_of)
     page_of_turns = _awaited(StoreReader.page_of_turns)
     last_turns = _awaited(StoreReader.last_turns)

@@ -161,6 +161,8 @@ def _columns_of(tx: Transaction, turn: Turn, own: Base, base: Base, node: str) -
         "template": template,
         "temperature": turn.temperature,
         "untrainable": turn.untrainable,
+        "stop_text": turn.stop_text,
+        "answer_id": turn.answer_id,
     }
 
 
@@ -280,6 +282,8 @@ class _Conversation:
             template=offers.read(row, "template") or TemplateOptions(),
             temperature=row["temperature"],
             untrainable=row["untrainable"],
+            stop_text=row["stop_text"],
+            answer_id=row["answer_id"],
             id=row["id"],
         )
 

@@ -154,9 +154,9 @@ async def test_a_large_body_says_the_same_read_in_another_process(large_reader: 
     for chat in CHATS:
         raw = json.dumps(chat).encode()
         assert len(raw) > LARGE_BODY_BYTES
-        there = await large_reader.chat(raw, ANNA)
+        there = await large_reader.request("chat", raw, ANNA)
         assert has_process(large_reader), "it was read elsewhere"
-        assert there == RequestReader(LiveConfig()).chat(raw, ANNA)
+        assert there == RequestReader(LiveConfig()).request("chat", raw, ANNA)
 
 
 async def test_a_large_completion_says_the_same_read_in_another_process(
@@ -164,8 +164,8 @@ async def test_a_large_completion_says_the_same_read_in_another_process(
 ) -> None:
     for prompt in (LONG, [7] * 40_000):
         raw = json.dumps({"prompt": prompt}).encode()
-        there = await large_reader.text(raw, ANNA)
-        assert there == RequestReader(LiveConfig()).text(raw, ANNA)
+        there = await large_reader.request("completions", raw, ANNA)
+        assert there == RequestReader(LiveConfig()).request("completions", raw, ANNA)
         assert there.reading is not None
         assert (there.reading.kind, there.reading.rule) == ("side", "completion")
 
@@ -175,7 +175,7 @@ def has_process(reader: BodyReader) -> bool:
 
 
 async def test_a_small_body_is_read_here(large_reader: BodyReader) -> None:
-    await large_reader.chat(json.dumps({"messages": [user("hi")]}).encode(), ANNA)
+    await large_reader.request("chat", json.dumps({"messages": [user("hi")]}).encode(), ANNA)
     assert not has_process(large_reader)
 
 
@@ -197,9 +197,9 @@ async def test_a_large_wrong_body_is_refused_alike_in_another_process(
 ) -> None:
     for raw in WRONG:
         with pytest.raises(Refusal) as here:
-            RequestReader(LiveConfig()).chat(raw, ANNA)
+            RequestReader(LiveConfig()).request("chat", raw, ANNA)
         with pytest.raises(Refusal) as there:
-            await large_reader.chat(raw, ANNA)
+            await large_reader.request("chat", raw, ANNA)
         for name in ("status", "code", "param"):
             assert getattr(there.value, name) == getattr(here.value, name)
         assert str(there.value) == str(here.value)
@@ -208,23 +208,25 @@ async def test_a_large_wrong_body_is_refused_alike_in_another_process(
 async def test_a_client_that_leaves_does_not_give_its_answer_to_the_next(
     large_reader: BodyReader,
 ) -> None:
-    first = asyncio.create_task(large_reader.chat(json.dumps(CHATS[0]).encode(), ANNA))
+    first = asyncio.create_task(large_reader.request("chat", json.dumps(CHATS[0]).encode(), ANNA))
     await asyncio.sleep(0)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     raw = json.dumps(CHATS[1]).encode()
-    assert await large_reader.chat(raw, ANNA) == RequestReader(LiveConfig()).chat(raw, ANNA)
+    assert await large_reader.request("chat", raw, ANNA) == RequestReader(LiveConfig()).request(
+        "chat", raw, ANNA
+    )
 
 
 async def test_a_process_that_died_is_replaced(large_reader: BodyReader) -> None:
     raw = json.dumps(CHATS[0]).encode()
-    await large_reader.chat(raw, ANNA)
+    await large_reader.request("chat", raw, ANNA)
     process = large_reader._process._process
     assert process is not None
     process.kill()
     await process.wait()
-    assert (await large_reader.chat(raw, ANNA)).messages == CHATS[0]["messages"]
+    assert (await large_reader.request("chat", raw, ANNA)).messages == CHATS[0]["messages"]
 
 
 async def test_the_process_ends_with_its_gateway(bench: Bench) -> None:
@@ -237,11 +239,11 @@ async def test_the_process_ends_with_its_gateway(bench: Bench) -> None:
 
 async def test_one_users_large_bodies_leave_turns_to_others(large_reader: BodyReader) -> None:
     raw = json.dumps(CHATS[0]).encode()
-    await large_reader.chat(raw, ANNA)
+    await large_reader.request("chat", raw, ANNA)
     order: list[str] = []
 
     async def read(name: str) -> None:
-        await large_reader.chat(raw, Sender(name))
+        await large_reader.request("chat", raw, Sender(name))
         order.append(name)
 
     await asyncio.gather(*(read(name) for name in ["anna"] * 6 + ["ben"]))

@@ -80,20 +80,18 @@ class Admission:
         self._buckets: dict[str, TokenBucket] = {}
 
     def has_key(self, request: web.Request) -> bool:
-        """Whether it is the owner's."""
-        scheme, _, key = request.headers.get("Authorization", "").partition(" ")
-        matches = hmac.compare_digest(key.strip().encode(errors="replace"), self._key)
-        return scheme.lower() == "bearer" and matches
+        """Whether it brings the owner's."""
+        return any(
+            hmac.compare_digest(key.encode(errors="replace"), self._key)
+            for key in _keys_in(request)
+        )
 
     def caller(self, request: web.Request) -> str | None:
         """The user whose key it brings: the OWNER, a user, or None for a stranger."""
         if self.has_key(request):
             return OWNER
-        scheme, _, key = request.headers.get("Authorization", "").partition(" ")
-        if self._users is None or scheme.lower() != "bearer":
-            return None
-        user = self._users.of_key(key.strip())
-        return None if user is None else user.name
+        users = () if self._users is None else map(self._users.of_key, _keys_in(request))
+        return next((user.name for user in users if user is not None), None)
 
     def check_key(self, request: web.Request) -> str:
         """The user who asks; OWNER also for a stranger who only wants to know whether it is ready.
@@ -190,11 +188,18 @@ class Admission:
         return Refusal(413, f"the body is larger than {limit_mb:g} MB", "body_too_large")
 
 
+def _keys_in(request: web.Request) -> list[str]:
+    """The keys of a request, by the headers of OpenAI's and of Anthropic's clients."""
+    scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
+    keys = [bearer if scheme.lower() == "bearer" else "", request.headers.get("x-api-key", "")]
+    return [key.strip() for key in keys if key.strip()]
+
+
 def _invalid_key() -> Refusal:
     return Refusal(
         401,
-        "expected 'Authorization: Bearer KEY' with the gateway's key or that of a user who has not "
-        "been removed",
+        "expected 'Authorization: Bearer KEY' or 'x-api-key: KEY' with the gateway's key or that "
+        "of a user who has not been removed",
         "invalid_key",
     )
 

@@ -21,10 +21,9 @@ from typing import Any, Self
 
 from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig
 from clawrl_gym.core.errors import ClawError
-from clawrl_gym.gateway.bodies.body_process import SIZE_BYTES, Refused, framed
+from clawrl_gym.gateway.bodies.body_process import SIZE_BYTES, Head, Refused, framed
 from clawrl_gym.gateway.bodies.reading import BYTES_PER_TOKEN, ReadRequest, RequestReader, Sender
 from clawrl_gym.gateway.wire.refusals import Refusal
-from clawrl_gym.gateway.wire.requests import ChatRequest, CompletionRequest
 
 LARGE_BODY_BYTES = 64 * 2**10
 """Size from which a body is read elsewhere; one of this size takes about 2 ms."""
@@ -95,26 +94,21 @@ class BodyReader:
         """Any body of JSON. Raises Refusal (400)."""
         return await self._read("json", raw, sender)
 
-    async def chat(self, raw: bytes, sender: Sender) -> ReadRequest[ChatRequest]:
-        """A chat. Raises Refusal (400)."""
-        read: ReadRequest[ChatRequest] = await self._read("chat", raw, sender)
-        return read
-
-    async def text(self, raw: bytes, sender: Sender) -> ReadRequest[CompletionRequest]:
-        """A plain completion. Raises Refusal (400)."""
-        read: ReadRequest[CompletionRequest] = await self._read("text", raw, sender)
+    async def request(self, reader: str, raw: bytes, sender: Sender) -> ReadRequest:
+        """A request for a reply, by the reader of its dialect. Raises Refusal (400)."""
+        read: ReadRequest = await self._read("request", raw, sender, reader)
         return read
 
     async def close(self) -> None:
         """End the process; what it is reading is not answered."""
         await self._process.close()
 
-    async def _read(self, what: str, raw: bytes, sender: Sender) -> Any:
+    async def _read(self, what: str, raw: bytes, sender: Sender, *arguments: str) -> Any:
         """`Any`: what the reader's method of that name returns."""
         if len(raw) < LARGE_BODY_BYTES:
-            return getattr(self._reader, what)(raw, sender)
+            return getattr(self._reader, what)(*arguments, raw, sender)
         async with self._turn_of(sender.user):
-            return await self._process.read(what, raw, sender)
+            return await self._process.read((what, arguments, sender), raw)
 
     @asynccontextmanager
     async def _turn_of(self, user: str) -> AsyncIterator[None]:
@@ -137,10 +131,10 @@ class _ReaderProcess:
         self._lock = asyncio.Lock()
         self._process: Process | None = None
 
-    async def read(self, what: str, raw: bytes, sender: Sender) -> Any:
+    async def read(self, head: Head, raw: bytes) -> Any:
         """The result of a `RequestReader`. Not left before the answer is here, so that the next one
         is for the next body."""
-        asked = asyncio.ensure_future(self._asked((what, sender), raw))
+        asked = asyncio.ensure_future(self._asked(head, raw))
         try:
             answer = await asyncio.shield(asked)
         except asyncio.CancelledError:
@@ -150,7 +144,7 @@ class _ReaderProcess:
             raise Refusal(*answer.arguments)
         return answer
 
-    async def _asked(self, head: tuple[str, Sender], raw: bytes) -> Any:
+    async def _asked(self, head: Head, raw: bytes) -> Any:
         """Stops asking a process that died meanwhile, and asks the next one once."""
         async with self._lock:
             for is_last in (False, True):
@@ -162,7 +156,7 @@ class _ReaderProcess:
                         what = f"the process that reads large bodies ended twice ({error})"
                         raise ClawError(what) from None
 
-    async def _answer(self, head: tuple[str, Sender], raw: bytes) -> Any:
+    async def _answer(self, head: Head, raw: bytes) -> Any:
         process = self._process or await self._started()
         assert process.stdin is not None
         assert process.stdout is not None

@@ -16,10 +16,12 @@ import sys
 from dataclasses import dataclass
 from typing import IO
 
-from clawrl_gym.gateway.bodies.reading import RequestReader
+from clawrl_gym.gateway.bodies.reading import RequestReader, Sender
 from clawrl_gym.gateway.wire.refusals import refusal_of
 
 SIZE_BYTES = 8
+Head = tuple[str, tuple[str, ...], Sender]
+"""Method of a `RequestReader`, its arguments before the body, and who sent that."""
 _NICER = 5
 """Requests that are under way go first."""
 _log = logging.getLogger(__name__)
@@ -45,9 +47,9 @@ def _next_frame(stream: IO[bytes]) -> bytes | None:
 
 
 def _answer(reader: RequestReader, head: bytes, raw: bytes) -> object:
-    method, sender = pickle.loads(head)
+    method, arguments, sender = pickle.loads(head)
     try:
-        return getattr(reader, method)(raw, sender)
+        return getattr(reader, method)(*arguments, raw, sender)
     except Exception as error:  # noqa: BLE001 - whatever it is, the client shall read it
         refusal = refusal_of(error)
         if refusal.status == 500:

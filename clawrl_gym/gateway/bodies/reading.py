@@ -9,26 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, Self, TypeVar
+from typing import Self
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import ChatBody, JsonObject, Message
+from clawrl_gym.core.types import ChatBody, Json, JsonObject, Message
+from clawrl_gym.gateway.dialects.dialect import DialectRequest
+from clawrl_gym.gateway.dialects.table import READERS
 from clawrl_gym.gateway.wire.identify import Origin, Reading, RequestRules
 from clawrl_gym.gateway.wire.refusals import Refusal
-from clawrl_gym.gateway.wire.requests import (
-    ChatRequest,
-    CompletionRequest,
-    GenerationRequest,
-    parse_as,
-    parse_json,
-)
+from clawrl_gym.gateway.wire.requests import ChatRequest, CompletionRequest, parse_json
 
 BYTES_PER_TOKEN = 32
 """Text of more bytes than this a token fits no context: JSON escapes take 6 bytes a letter, and a
 token is 1 to 5 letters."""
 _NAMES = ("session_id", "session_done", "user", "metadata")
-R = TypeVar("R", bound=GenerationRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +40,27 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRequest(Generic[R]):
+class ReadRequest:
     """A request for a reply, as it was read."""
 
-    fields: R
+    fields: ChatRequest | CompletionRequest
     """The request's fields; a chat's come without its messages."""
-    body: JsonObject
-    """The fields that identify its session; of a request with pictures all but its messages."""
+    body: Json
+    """The fields that identify its session; where it has no reading, all but its messages."""
     messages: list[Message]
     """Messages, with pictures as they were sent."""
     has_pictures: bool = False
     chat: ChatBody | None = None
-    """The chat template's input; None for a plain completion, and with pictures."""
+    """The chat template's input; None for a plain completion, and where there is no reading."""
     reading: Reading | None = None
-    """The reading; None with pictures: these get their names first."""
+    """The reading; None where the messages are not whole yet: pictures get their names first, and
+    earlier answers are put in."""
     unread: tuple[str, ...] = ()
     """Names of what had no effect, in its messages, too."""
+    echo: Json = field(default_factory=dict)
+    continues: str = ""
+    references: Mapping[int, str] = field(default_factory=dict)
+    """`echo`, `continues` and `references` are the `DialectRequest`'s."""
 
 
 class RequestReader:
@@ -76,37 +76,44 @@ class RequestReader:
         """Any body. Raises Refusal (400)."""
         return parse_json(raw)
 
-    def chat(self, raw: bytes, sender: Sender) -> ReadRequest[ChatRequest]:
-        """POST /v1/chat/completions. Raises Refusal (400)."""
-        chat, body = _parsed(raw, ChatRequest)
+    def request(self, reader: str, raw: bytes, sender: Sender) -> ReadRequest:
+        """A request for a reply; `reader`: one of `READERS`. Raises Refusal (400)."""
+        request = READERS[reader](parse_json(raw))
+        if isinstance(request.fields, ChatRequest):
+            return self._chat(request, request.fields, sender)
+        return self._completion(request, request.fields, sender)
+
+    def _chat(self, request: DialectRequest, chat: ChatRequest, sender: Sender) -> ReadRequest:
         messages = chat.plain_messages()
         self._check_length(messages)
-        fields = chat.model_copy(update={"messages": []})
-        if chat.has_pictures:
-            others = {name: value for name, value in body.items() if name != "messages"}
-            return ReadRequest(
-                fields, others, messages, has_pictures=True, unread=tuple(chat.unread)
-            )
-        reading = self.rules.read(messages, body, sender.user, sender.headers)
-        return ReadRequest(
-            fields, _named(body), messages, chat=chat.body(messages), reading=reading,
-            unread=tuple(chat.unread),
-        )  # fmt: skip
+        read = ReadRequest(
+            fields=chat.model_copy(update={"messages": []}),
+            body={name: value for name, value in request.body.items() if name != "messages"},
+            messages=messages,
+            has_pictures=chat.has_pictures,
+            unread=request.unread,
+            echo=request.echo,
+            continues=request.continues,
+            references=request.references,
+        )
+        if chat.has_pictures or request.continues or request.references:
+            return read
+        reading = self.rules.read(messages, request.body, sender.user, sender.headers)
+        return replace(read, body=_named(request.body), chat=chat.body(messages), reading=reading)
 
-    def text(self, raw: bytes, sender: Sender) -> ReadRequest[CompletionRequest]:
-        """POST /v1/completions, a side turn; ids stand for the message that they are not. Raises
-        Refusal (400)."""
-        completion, body = _parsed(raw, CompletionRequest)
+    def _completion(
+        self, request: DialectRequest, completion: CompletionRequest, sender: Sender
+    ) -> ReadRequest:
+        """A side turn; ids stand for the message that they are not."""
         prompt = completion.one_prompt
         content = prompt if isinstance(prompt, str) else json.dumps(prompt)
         messages: list[Message] = [{"role": "user", "content": content}]
         if isinstance(prompt, str):
             self._check_length(messages)
-        side = {**body, "turn_type": "side"}
-        reading = self.rules.read(messages, side, sender.user, sender.headers)
+        reading = self.rules.read(messages, request.body, sender.user, sender.headers)
         reading = replace(reading, kind="side", rule="completion")
-        unread = tuple(completion.unread)
-        return ReadRequest(completion, _named(body), messages, reading=reading, unread=unread)
+        body = _named(request.body)
+        return ReadRequest(completion, body, messages, reading=reading, unread=request.unread)
 
     def _check_length(self, messages: list[Message]) -> None:
         """Before it is hashed, recorded and tokenised: a text that can never fit."""
@@ -122,13 +129,6 @@ class RequestReader:
                 "context_length_exceeded",
                 "messages",
             )
-
-
-def _parsed(raw: bytes, model: type[R]) -> tuple[R, JsonObject]:
-    body = parse_json(raw)
-    fields = parse_as(model, body)
-    assert isinstance(body, dict)  # nothing else can be parsed
-    return fields, body
 
 
 def _named(body: JsonObject) -> JsonObject:

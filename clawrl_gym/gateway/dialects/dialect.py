@@ -76,6 +76,10 @@ class Dialect(Protocol):
     def name(self) -> str:
         """Its name in metrics and logs, and to the process that reads large bodies."""
 
+    @property
+    def is_continued(self) -> bool:
+        """Whether clients name its answers by their ids, instead of sending them back."""
+
     def read(self, body: object) -> DialectRequest:
         """A parsed body as a chat request. Raises Refusal (400) in the dialect's own terms."""
 
