@@ -330,7 +330,7 @@ async def test_all_stored_conversations_are_limited_but_for_episodes(bench: Benc
     assert (await house.chat("ben"))[0] == 200
     long = {"messages": [user("x" * 6000)]}
     assert (await house.ask("owner", "POST", CHAT, long))[0] == 200
-    bench.gateway._completions._quota._counted_s = -1e9  # ten seconds later
+    bench.gateway._replies._quota._counted_s = -1e9  # ten seconds later
     assert [(await house.chat(who))[0] for who in ("ben", "owner")] == [507, 507]
     assert (await house.chat("owner", X_Task_Id="t1", X_Session_Id="e1"))[0] == 200
 

@@ -306,7 +306,7 @@ async def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     db.commit()
     db.close()
     for opened in (Store.open, StoreReader):
-        with pytest.raises(StoreError, match="schema version 999, expected 8"):
+        with pytest.raises(StoreError, match="schema version 999, expected 9"):
             opened(tmp_path)
 
 

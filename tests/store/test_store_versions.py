@@ -268,6 +268,9 @@ async def test_a_run_of_version_7_is_read_and_gone_on_with(tmp_path: Path) -> No
     whole = shape(tmp_path / "run.db")
     db = sqlite3.connect(tmp_path / "run.db")
     db.execute("ALTER TABLE sessions DROP COLUMN solved")
+    db.execute("DROP INDEX turns_by_answer")
+    for column in ("stop_text", "answer_id"):
+        db.execute(f"ALTER TABLE turns DROP COLUMN {column}")
     db.execute("UPDATE meta SET value='7' WHERE key='schema_version'")
     db.execute(
         "INSERT INTO sessions (id, split, source, created_s, reward) "

@@ -41,7 +41,7 @@ class ReplyFormat:
             "finish_reason": finish_reason_of(turn),
         }
         return {
-            "id": f"{self.id_prefix}{answer.id}",
+            "id": f"{self.id_prefix}{answer.session_id}-{turn.index}",
             "object": self.whole_object,
             "created": int(turn.created_s),
             "model": answer.model,
