@@ -265,6 +265,8 @@ class Turn:
     untrainable: str = ""
     """Why it is never trained on: sampling settings that no learner reproduces, or `unknown_ids`.
     Empty: it can be."""
+    stop_text: str | None = None
+    """The stop text that ended the reply; None where none did."""
     id: int | None = None
     """Store position; None before it is stored."""
 
