@@ -42,7 +42,13 @@ _TOOL_WITHOUT_EFFECT = frozenset({"allowed_callers", "cache_control", "eager_inp
 _TOOL_FIELDS = frozenset({
     "name", "description", "input_schema", "type", "strict", "defer_loading"
 })  # fmt: skip
-_TERMS = {"stop": "stop_sequences", "response_format": "output_config.format"}
+_TERMS = {
+    "stop": "stop_sequences",
+    "response_format": "output_config.format",
+    "reasoning_effort": "output_config.effort or thinking",
+    "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    "user": "metadata.user_id",
+}
 """Fields of chat completions, as this API calls them."""
 _OLDER_SESSION = re.compile(r"_session_([0-9A-Za-z-]{8,64})$")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
@@ -146,12 +152,16 @@ class CountRequest(Fields):
         body |= self._tools(unread) | self._output() | _session_of(self.metadata or {})
         if self.stop_sequences:
             body["stop"] = self.stop_sequences
-        others = {name: value for name, value in (self.model_extra or {}).items()}
-        given = {name for name, value in others.items() if value is not None}
-        for name in sorted(given & body.keys()):
-            wrong = f"got {name} beside {_TERMS.get(name, 'what sets it, too')}, expected one"
+        extra = self.model_extra or {}
+        given = {
+            name: value
+            for name, value in extra.items()
+            if value is not None and name not in WITHOUT_EFFECT
+        }
+        for name in given.keys() & body.keys():
+            wrong = f"got {name} beside {_TERMS[name]}, which says the same: expected one of them"
             raise Refusal(400, wrong, param=name)
-        return body | {name: others[name] for name in given - WITHOUT_EFFECT}, unread
+        return body | given, unread
 
     def _unread(self) -> Iterator[str]:
         if self.thinking is not None:
@@ -203,7 +213,7 @@ class MessagesRequest(CountRequest):
         body, unread = super().in_chat()
         body["max_tokens"] = self.max_tokens
         if self.stream:
-            body |= {"stream": True, "stream_options": {"include_usage": True}}
+            body = {"stream_options": {"include_usage": True}} | body | {"stream": True}
         return body, unread
 
 
