@@ -514,7 +514,7 @@ def test_an_older_name_of_the_output_format_is_read() -> None:
 
 def test_counting_needs_no_limit_and_takes_any_last_message() -> None:
     body = {"model": "policy", "messages": [*HELLO, {"role": "assistant", "content": "hi"}]}
-    request = read_count(body | {"tools": [ADD], "thinking": {"type": "disabled"}})
+    request: Any = read_count(body | {"tools": [ADD], "thinking": {"type": "disabled"}})
     assert [m["role"] for m in request.fields.plain_messages()] == ["user", "assistant"]
     assert request.fields.body([])["reasoning_effort"] == "none"
     assert count_json(7) == {"input_tokens": 7}

@@ -52,8 +52,9 @@ class History:
         if role not in _ROLES:
             raise _wrong(f"{where}.role", role, "'user', 'assistant' or 'system'")
         if role == "system":
-            is_billing = isinstance(content, str) and content.startswith(_BILLING)
-            return None if is_billing else self.add_system(content, f"{where}.content")
+            if not (isinstance(content, str) and content.startswith(_BILLING)):
+                self.add_system(content, f"{where}.content")
+            return
         said: JsonObject = {key: message[key] for key in message.keys() - _NOT_SAID}
         said["role"] = role
         if isinstance(content, str):
@@ -62,7 +63,6 @@ class History:
             said |= self._said(_blocks_of(content, f"{where}.content"), is_user=role == "user")
         if role == "assistant" or "content" in said:
             self.messages.append(said)
-        return None
 
     def _said(self, blocks: list[JsonObject], *, is_user: bool) -> JsonObject:
         """Fields of the chat message that blocks are; results of tools come before it."""
