@@ -28,8 +28,9 @@ ARGUMENTS = (
     '{"half": "\\ud83d"}', '{"a": 1, "a": 2}', "[" * 70 + "]" * 70, '{"a": ' * 70 + "1" + "}" * 70,
     '{"_": "x"}', '{"big": 123456789012345678901234567890}', " ",
 )  # fmt: skip
-WITHOUT_RETURN = (ARGUMENTS[11], ARGUMENTS[12], ARGUMENTS[15])
-"""Infinity, half a character and 70 levels: JSON that clients cannot hand back as it was."""
+WITHOUT_RETURN = (ARGUMENTS[11], ARGUMENTS[12], ARGUMENTS[15], ARGUMENTS[16])
+"""Infinity, half a character, 70 levels: JSON that clients cannot hand back as it was. And an input
+that looks like one that was no JSON."""
 
 
 class Wire:
@@ -122,9 +123,12 @@ def check_blocks(stream: bytes) -> None:
     assert at >= 0
 
 
-def call(index: int, **fields: Any) -> Any:
-    name = {"name": fields.pop("name")} if "name" in fields else {}
-    return {"index": index, **fields, "function": {**name, "arguments": fields.pop("text", "")}}
+def call(index: int, text: str, name: str = "") -> Any:
+    """A piece of a call, the first one with its name."""
+    if not name:
+        return {"index": index, "function": {"arguments": text}}
+    function = {"name": name, "arguments": text}
+    return {"index": index, "id": f"call_{index}", "type": "function", "function": function}
 
 
 # Any way of splitting a reply.
@@ -142,8 +146,8 @@ def calls_in_pieces(draw: st.DrawFn) -> list[Any]:
     waiting = []
     for index in range(draw(st.integers(0, 3))):
         texts = draw(pieces(draw(st.sampled_from(ARGUMENTS))))
-        first = {"id": f"call_{index}", "type": "function", "name": draw(st.sampled_from("fg"))}
-        parts = [call(index, **(first if not at else {}), text=t) for at, t in enumerate(texts)]
+        name = draw(st.sampled_from("fg"))
+        parts = [call(index, text, "" if at else name) for at, text in enumerate(texts)]
         waiting.append(parts)
     merged = []
     while any(waiting):
