@@ -24,6 +24,8 @@ from clawrl_gym.gateway.admission.shares import Shares
 from clawrl_gym.gateway.bodies.reading import ReadRequest, Sender
 from clawrl_gym.gateway.dialects.chat import CHAT
 from clawrl_gym.gateway.dialects.dialect import Answer, Dialect
+from clawrl_gym.gateway.dialects.messages import count_json
+from clawrl_gym.gateway.dialects.table import COUNT
 from clawrl_gym.gateway.earlier import EarlierAnswers
 from clawrl_gym.gateway.link import LinkedRequest
 from clawrl_gym.gateway.prometheus import GatewayMetrics
@@ -37,8 +39,6 @@ from clawrl_gym.gateway.wire.requests import ChatRequest, GenerationRequest, Lab
 from clawrl_gym.gateway.wire.sse import EventStream, Pace
 from clawrl_gym.inference.generation import Delta, for_clients
 
-COUNT = "count_tokens"
-"""What reads a request for a prompt's length, in `READERS`."""
 ALIAS = "policy"
 """A model name that always means the served model."""
 _MOST_NAMED = 200
@@ -136,11 +136,10 @@ class Replies:
         """POST /v1/messages/count_tokens: the length of a prompt that is not sampled from."""
         raw, origin = await self._body(request)
         read = await self._read(COUNT, raw, origin)
-        if not isinstance(read.fields, ChatRequest):
-            raise Refusal(400, "expected messages")
+        assert isinstance(read.fields, ChatRequest)  # it reads nothing else
         async with self._pictures.stored(read.messages) as messages:
             length = await self._turns.prompt_length(read.fields.body(messages))
-        return web.json_response({"input_tokens": length})
+        return web.json_response(count_json(length))
 
     async def _body(self, request: web.Request) -> tuple[bytes, Origin]:
         """The body of a request over HTTP, and where it comes from. Raises Refusal."""

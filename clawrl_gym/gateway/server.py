@@ -32,6 +32,7 @@ from clawrl_gym.gateway.admission.quota import Quota
 from clawrl_gym.gateway.admission.shares import Shares
 from clawrl_gym.gateway.bodies.bodies import BodyLimit, BodyReader
 from clawrl_gym.gateway.border import Border, Handler
+from clawrl_gym.gateway.dialects.messages import models_json
 from clawrl_gym.gateway.dialects.table import DIALECTS
 from clawrl_gym.gateway.earlier import EarlierAnswers
 from clawrl_gym.gateway.feedback import Feedback
@@ -242,6 +243,7 @@ class Gateway:
             get(f"{base}/v1/models/{{model:.+}}", self._model)
             for path, dialect in DIALECTS.items():
                 post(f"{base}{path}", self._replies.handler(dialect))
+            post(f"{base}/v1/messages/count_tokens", self._replies.count)
             post(f"{base}/v1/feedback", self._feedback.post)
         get("/v1/sessions", self._sessions_api.list)
         post("/v1/sessions/{id}/end", self._sessions_api.end_known)
@@ -311,7 +313,9 @@ class Gateway:
             told |= {"slow_s": replies.slow_s, "tokens_per_s": replies.tokens_per_s}
         return web.json_response(told)
 
-    async def _models(self, _: web.Request) -> web.Response:
+    async def _models(self, request: web.Request) -> web.Response:
+        if "anthropic-version" in request.headers:
+            return web.json_response(models_json([self._model_name]))
         return web.json_response({"object": "list", "data": [self._model_json()]})
 
     async def _model(self, request: web.Request) -> web.Response:

@@ -23,7 +23,9 @@ USER_ROUTES = frozenset(
        for base in ("", "/sessions/{id}")
        for method, path in (
            ("GET", "/v1/models"), ("GET", "/v1/models/{model}"), ("POST", "/v1/chat/completions"),
-           ("POST", "/v1/completions"), ("POST", "/v1/feedback"))]
+           ("POST", "/v1/completions"), ("POST", "/v1/messages"),
+           ("POST", "/v1/messages/count_tokens"), ("POST", "/v1/responses"),
+           ("POST", "/v1/feedback"))]
 )  # fmt: skip
 """Routes by method and pattern; missing things are answered alike to everybody."""
 _CALLER = web.RequestKey("caller", str)

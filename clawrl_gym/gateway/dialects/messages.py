@@ -225,6 +225,10 @@ class Messages:
     def name(self) -> str:
         return "messages"
 
+    @property
+    def is_continued(self) -> bool:
+        return False
+
     def read(self, body: object) -> DialectRequest:
         return _read(MessagesRequest, body)
 

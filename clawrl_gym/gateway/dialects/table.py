@@ -7,15 +7,19 @@ from collections.abc import Callable, Mapping
 from clawrl_gym.gateway.dialects.chat import CHAT
 from clawrl_gym.gateway.dialects.completions import COMPLETIONS
 from clawrl_gym.gateway.dialects.dialect import Dialect, DialectRequest
+from clawrl_gym.gateway.dialects.messages import MESSAGES, read_count
 
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": COMPLETIONS,
+    "/v1/messages": MESSAGES,
 }
 """By the end of their routes."""
 
+COUNT = "count_tokens"
 READERS: Mapping[str, Callable[[object], DialectRequest]] = {
-    dialect.name: dialect.read for dialect in DIALECTS.values()
+    COUNT: read_count,
+    **{dialect.name: dialect.read for dialect in DIALECTS.values()},
 }
 """What reads a parsed body, by the name that a body is sent to another process with."""
 

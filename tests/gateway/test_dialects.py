@@ -1,0 +1,282 @@
+"""The same conversation in every dialect, by the official SDKs: equal turns, exact next states."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import aiohttp
+import anthropic
+import openai
+import pytest
+
+from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.gateway.dialects.table import DIALECTS, dialect_of
+from tests.support.fakes import FakePolicy
+from tests.support.gateway_rig import Bench
+from tests.support.waiting import until
+
+SYSTEM = "You add numbers."
+QUESTION = "What is 2 plus 3?"
+THANKS = "Right, thank you."
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+}
+CALL: Message = {
+    "role": "assistant",
+    "content": "I add them.",
+    "reasoning_content": "Two numbers.",
+    "tool_calls": [
+        {
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": "add", "arguments": '{"a": 2, "b": 3}'},
+        }
+    ],
+}
+
+
+def adding(messages: list[Message]) -> Message | str:
+    """Calls the tool, then says what it gave back, then thanks."""
+    if messages[-1]["role"] == "tool":
+        return f"It is {messages[-1].get('content')}."
+    return CALL if messages[-1].get("content") == QUESTION else "You are welcome."
+
+
+@dataclass
+class Client:
+    """One SDK; each step is told and answered in its own dialect."""
+
+    url: str
+    key: str
+    streams: bool
+    session: str | None = None
+
+    @property
+    def base_url(self) -> str:
+        return self.url if self.session is None else f"{self.url}/sessions/{self.session}"
+
+
+class Chat(Client):
+    async def converse(self) -> list[str]:
+        tool = {"type": "function", "function": {"name": "add", "parameters": SCHEMA}}
+        messages: list[Any] = [
+            {"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}
+        ]  # fmt: skip
+        said = []
+        client = openai.AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=self.key)
+        async with client:
+            for answer in ("5", THANKS, None):
+                message = await self._message(client, messages, tool)
+                said.append(message.content)
+                messages.append(message.model_dump(exclude_none=True))
+                if message.tool_calls:
+                    call_id = message.tool_calls[0].id
+                    messages.append({"role": "tool", "tool_call_id": call_id, "content": answer})
+                elif answer is not None:
+                    messages.append({"role": "user", "content": answer})
+        return said
+
+    async def _message(self, client: Any, messages: list[Any], tool: Any) -> Any:
+        asked = {"model": "tiny", "messages": messages, "tools": [tool]}
+        if not self.streams:
+            return (await client.chat.completions.create(**asked)).choices[0].message
+        async with client.chat.completions.stream(**asked) as stream:
+            return (await stream.get_final_completion()).choices[0].message
+
+
+class Messages(Client):
+    async def converse(self) -> list[str]:
+        tool = {"name": "add", "input_schema": SCHEMA}
+        messages: list[Any] = [{"role": "user", "content": QUESTION}]
+        said = []
+        async with anthropic.AsyncAnthropic(base_url=self.base_url, api_key=self.key) as client:
+            for answer in ("5", THANKS, None):
+                message = await self._message(client, messages, tool)
+                blocks = [block.to_dict() for block in message.content]
+                said.append("".join(block.get("text", "") for block in blocks))
+                messages.append({"role": "assistant", "content": blocks})
+                uses = [block for block in blocks if block["type"] == "tool_use"]
+                content = [
+                    {"type": "tool_result", "tool_use_id": use["id"], "content": answer}
+                    for use in uses
+                ]
+                if answer is not None:
+                    messages.append({"role": "user", "content": content or answer})
+        return said
+
+    async def _message(self, client: Any, messages: list[Any], tool: Any) -> Any:
+        asked = {
+            "model": "tiny", "system": SYSTEM, "messages": messages, "tools": [tool],
+            "max_tokens": 64,
+        }  # fmt: skip
+        if not self.streams:
+            return await client.messages.create(**asked)
+        async with client.messages.stream(**asked) as stream:
+            return await stream.get_final_message()
+
+
+class Responses(Client):
+    async def converse(self) -> list[str]:
+        client = openai.AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=self.key)
+        items: list[Any] = [{"role": "user", "content": QUESTION}]
+        said = []
+        async with client:
+            for answer in ("5", THANKS, None):
+                response = await self._response(client, items)
+                said.append(response.output_text)
+                items += [item.to_dict() for item in response.output]
+                calls = [item for item in response.output if item.type == "function_call"]
+                items += [
+                    {"type": "function_call_output", "call_id": call.call_id, "output": answer}
+                    for call in calls
+                ]
+                if answer is not None and not calls:
+                    items.append({"role": "user", "content": answer})
+        return said
+
+    async def _response(self, client: Any, items: list[Any], **more: Any) -> Any:
+        tool = {"type": "function", "name": "add", "parameters": SCHEMA, "strict": False}
+        asked = {"model": "tiny", "instructions": SYSTEM, "input": items, "tools": [tool], **more}
+        if not self.streams:
+            return await client.responses.create(**asked)
+        async with client.responses.stream(**asked) as stream:
+            return await stream.get_final_response()
+
+
+class Continued(Responses):
+    """Names the answer before instead of sending it back."""
+
+    async def converse(self) -> list[str]:
+        client = openai.AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=self.key)
+        items: list[Any] = [{"role": "user", "content": QUESTION}]
+        before: dict[str, str] = {}
+        said = []
+        async with client:
+            for answer in ("5", THANKS, None):
+                response = await self._response(client, items, **before)
+                said.append(response.output_text)
+                before = {"previous_response_id": response.id}
+                calls = [item for item in response.output if item.type == "function_call"]
+                items = [
+                    {"type": "function_call_output", "call_id": call.call_id, "output": answer}
+                    for call in calls
+                ] or [{"role": "user", "content": answer}]
+        return said
+
+
+class Referring(Responses):
+    """Sends references to the items of answers, as the Vercel AI SDK does."""
+
+    async def converse(self) -> list[str]:
+        client = openai.AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=self.key)
+        items: list[Any] = [{"role": "user", "content": QUESTION}]
+        said = []
+        async with client:
+            for answer in ("5", THANKS, None):
+                response = await self._response(client, items)
+                said.append(response.output_text)
+                items += [{"type": "item_reference", "id": item.id} for item in response.output]
+                calls = [item for item in response.output if item.type == "function_call"]
+                items += [
+                    {"type": "function_call_output", "call_id": call.call_id, "output": answer}
+                    for call in calls
+                ] or [{"role": "user", "content": answer}]
+        return said
+
+
+CLIENTS = [Chat, Messages, Responses, Continued, Referring]
+
+
+@pytest.fixture
+async def adder(bench: Bench) -> AsyncIterator[Bench]:
+    bench.policy._reply = adding
+    yield bench
+
+
+def comparable(turn: Turn) -> Turn:
+    """Without what tells two equal conversations apart: names, ids, times."""
+    plain = replace(turn, session_id="", id=None, created_s=0.0, answer_id="")
+    reply = json.loads(json.dumps(plain.reply).replace("call_1", "call"))
+    return replace(plain, reply=reply)
+
+
+async def conversation(bench: Bench, client: Client) -> tuple[list[str], list[Turn], Any]:
+    known = {row.id for row in await bench.store.sessions()}
+    said = await client.converse()
+    (session,) = {row.id for row in await bench.store.sessions()} - known
+    turns = await bench.store.turns_of(session)
+    await until(lambda: len(bench.told.next_states) % 2 == 0)
+    states = await bench.store.next_states_of(session)
+    return said, turns, [states.get(turn.id or 0) for turn in turns]
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("is_named", [False, True], ids=["by_history", "by_path"])
+async def test_a_conversation_is_the_same_turns_in_every_dialect(
+    adder: Bench, streams: bool, is_named: bool
+) -> None:
+    results = []
+    for kind in CLIENTS:
+        session = kind.__name__ if is_named else None
+        client = kind(adder.url, adder.gateway.key, streams, session)
+        results.append(await conversation(adder, client))
+    said, turns, states = results[0]
+    assert said == ["I add them.", "It is 5.", "You are welcome."]
+    assert [turn.kind for turn in turns] == ["main"] * 3
+    assert [state and state[-1].get("content") for state in states] == ["5", THANKS, None]
+    for kind, (others_said, others, others_states) in zip(CLIENTS, results, strict=True):
+        assert others_said == said, kind
+        assert [*map(comparable, others)] == [*map(comparable, turns)], kind
+        assert others_states == states, kind
+
+
+async def test_an_answer_of_somebody_else_cannot_be_continued(adder: Bench) -> None:
+    nobodys = f"resp_{'0' * 32}"
+    body = {"model": "tiny", "input": "go on", "previous_response_id": nobodys}
+    status, answer, _ = await adder.post("/v1/responses", body)
+    assert (status, answer["error"]["code"]) == (400, "previous_response_not_found")
+
+
+@pytest.mark.parametrize("path", [*DIALECTS, "/v1/messages/count_tokens"])
+async def test_errors_are_in_the_words_of_their_dialect(adder: Bench, path: str) -> None:
+    wrong: Any
+    for wrong in ({}, [], 7, {"model": "another"}, {"messages": 3, "input": 3, "prompt": 3}):
+        status, answer, _ = await adder.post(path, wrong)
+        assert status == 400, (wrong, answer)
+        assert answer["error"]["message"]
+        assert ("type" in answer) == path.startswith("/v1/messages")
+    headers = {"Authorization": "", "x-api-key": "wrong"}
+    async with aiohttp.ClientSession(adder.url, headers=headers) as stranger:
+        async with stranger.post(path, json={}) as answer:
+            assert answer.status == 401
+            assert ("type" in await answer.json()) == path.startswith("/v1/messages")
+
+
+async def test_a_key_may_come_as_anthropics_clients_send_it(adder: Bench) -> None:
+    headers = {"x-api-key": adder.gateway.key, "anthropic-version": "2023-06-01"}
+    async with (
+        aiohttp.ClientSession(adder.url, headers=headers) as client,
+        client.get("/v1/models") as answer,
+    ):
+        assert answer.status == 200
+        assert (await answer.json())["data"][0]["id"] == "tiny"
+
+
+async def test_a_prompt_is_counted_without_a_turn(adder: Bench) -> None:
+    asked: Any = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
+    async with anthropic.AsyncAnthropic(base_url=adder.url, api_key=adder.gateway.key) as client:
+        counted = await client.messages.count_tokens(**asked)
+    rendered = await FakePolicy().render({"messages": [{"role": "user", "content": QUESTION}]})
+    assert counted.input_tokens == len(rendered)
+    assert await adder.store.sessions() == []
+
+
+def test_the_dialect_of_an_error_is_told_by_its_path() -> None:
+    assert dialect_of("/sessions/a/v1/messages/count_tokens").name == "messages"
+    assert dialect_of("/v1/completions").name == "completions"
+    assert dialect_of("/v1/chat/completions").name == "chat"
+    assert dialect_of("/metrics").name == "chat"
