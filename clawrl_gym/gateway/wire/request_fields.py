@@ -122,12 +122,12 @@ WITHOUT_EFFECT = frozenset({
 does not depend on them."""
 
 
-def refuse_fields(body: object) -> None:
+def refuse_fields(body: object, fields: Mapping[str, Refused] = REFUSED) -> None:
     """Raise Refusal (400) for the first field that wants what is not offered."""
     if not isinstance(body, dict):
         return
-    for name in body.keys() & REFUSED.keys():
-        refused, value = REFUSED[name], body[name]
+    for name in body.keys() & fields.keys():
+        refused, value = fields[name], body[name]
         if value is not None and not any(_equals(value, one) for one in refused.neutral):
             sent = repr(value)
             sent = sent if len(sent) <= _SHOWN_CHARS else f"{sent[:_SHOWN_CHARS]}..."
