@@ -8,6 +8,7 @@ depend on it: the same conversation in three dialects is the same turns.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -50,6 +51,8 @@ class Answer:
     """Whether the end of a stream has the token counts."""
     echo: JsonObject = field(default_factory=dict)
     """`DialectRequest.echo`."""
+    created_s: float = field(default_factory=time.time)
+    """Unix time at which it began; a stream says it before its turn has one."""
 
 
 class ReplyEvents(Protocol):
