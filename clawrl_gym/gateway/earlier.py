@@ -32,7 +32,8 @@ class EarlierAnswers:
             return messages, read.body
         turn = await self._turn(read.continues, user, "previous_response_id")
         named: Json = {"session_id": name_of(turn.session_id), **read.body}
-        return [*_without_instructions(turn.messages), turn.reply, *messages], named
+        instructions, rest = _split(messages)
+        return [*instructions, *_split(turn.messages)[1], turn.reply, *rest], named
 
     async def _resolved(
         self, messages: list[Message], references: Mapping[int, str], user: str
@@ -56,7 +57,8 @@ class EarlierAnswers:
         return turn
 
 
-def _without_instructions(messages: list[Message]) -> list[Message]:
-    """Instructions hold for one answer only: the next request brings its own, or none."""
-    is_instructed = bool(messages) and messages[0]["role"] == "system"
-    return messages[1:] if is_instructed else messages
+def _split(messages: list[Message]) -> tuple[list[Message], list[Message]]:
+    """Instructions, and what follows them. They hold for one answer only: the next request brings
+    its own, or none."""
+    end = 1 if messages and messages[0]["role"] == "system" else 0
+    return messages[:end], messages[end:]

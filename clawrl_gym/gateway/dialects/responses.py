@@ -229,6 +229,7 @@ class _Responses:
     """The dialect."""
 
     name: str = "responses"
+    is_continued: bool = True
 
     def read(self, body: object) -> DialectRequest:
         return _read(body)

@@ -8,11 +8,13 @@ from clawrl_gym.gateway.dialects.chat import CHAT
 from clawrl_gym.gateway.dialects.completions import COMPLETIONS
 from clawrl_gym.gateway.dialects.dialect import Dialect, DialectRequest
 from clawrl_gym.gateway.dialects.messages import MESSAGES, read_count
+from clawrl_gym.gateway.dialects.responses import RESPONSES
 
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": COMPLETIONS,
     "/v1/messages": MESSAGES,
+    "/v1/responses": RESPONSES,
 }
 """By the end of their routes."""
 
