@@ -97,6 +97,114 @@ TEXTS = st.builds(
     st.fixed_dictionaries({"prompt": mostly(PROMPT)}, optional=WISHES),
     NOT_OFFERED,
 )
+BLOCK = st.fixed_dictionaries(
+    {
+        "type": mostly(
+            st.sampled_from(["text", "thinking", "tool_use", "tool_result", "image", "document"])
+        )
+    },
+    optional={
+        "text": mostly(TEXT),
+        "thinking": mostly(TEXT),
+        "id": mostly(TEXT),
+        "name": mostly(TEXT),
+        "input": mostly(st.dictionaries(TEXT, JSON, max_size=2)),
+        "tool_use_id": mostly(TEXT),
+        "content": mostly(TEXT | st.lists(PART, max_size=2)),
+        "source": mostly(st.dictionaries(st.sampled_from(["type", "data", "url"]), TEXT)),
+        "cache_control": JSON,
+    },
+)
+SAID = st.fixed_dictionaries(
+    {
+        "role": mostly(st.sampled_from(["user", "assistant", "system"])),
+        "content": mostly(TEXT | st.lists(BLOCK, max_size=3)),
+    }
+)
+CUSTOM_TOOL = st.fixed_dictionaries(
+    {"name": mostly(st.text(min_size=1, max_size=9))},
+    optional={
+        "type": mostly(st.sampled_from(["custom", "web_search_20250305"])),
+        "input_schema": mostly(st.dictionaries(TEXT, JSON, max_size=2)),
+    },
+)
+COUNTED = st.fixed_dictionaries(
+    {
+        "model": mostly(st.sampled_from(["tiny", "policy"])),
+        "messages": mostly(st.lists(SAID, min_size=1, max_size=4)),
+    },
+    optional={
+        "system": mostly(TEXT | st.lists(BLOCK, max_size=2)),
+        "tools": mostly(st.lists(CUSTOM_TOOL, max_size=3)),
+        "tool_choice": mostly(
+            st.fixed_dictionaries({"type": st.sampled_from(["auto", "any", "tool", "none"])})
+        ),
+        "thinking": mostly(
+            st.fixed_dictionaries({"type": st.sampled_from(["enabled", "disabled", "adaptive"])})
+        ),
+        "output_config": JSON,
+        "context_management": JSON,
+    },
+)
+ANTHROPIC = st.builds(
+    lambda counted, wishes: counted | wishes,
+    COUNTED,
+    st.fixed_dictionaries(
+        {"max_tokens": mostly(st.integers(1, 64))},
+        optional={
+            **{name: WISHES[name] for name in ("stream", "temperature", "top_p", "top_k")},
+            "stop_sequences": mostly(st.lists(st.text(min_size=1, max_size=4), max_size=2)),
+            "metadata": JSON,
+            "nobody_knows": JSON,
+        },
+    ),
+)
+ITEM = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": mostly(
+            st.sampled_from([
+                "message", "reasoning", "function_call", "function_call_output", "item_reference",
+                "custom_tool_call", "custom_tool_call_output", "local_shell_call", "odd_call",
+            ])
+        ),
+        "role": mostly(st.sampled_from(["user", "assistant", "system", "developer"])),
+        "content": mostly(TEXT | st.lists(PART, max_size=2)),
+        "id": mostly(TEXT | st.just("msg_" + "0" * 32)),
+        "call_id": mostly(TEXT),
+        "name": mostly(TEXT),
+        "arguments": mostly(TEXT),
+        "input": mostly(TEXT),
+        "output": mostly(TEXT | st.lists(PART, max_size=2)),
+        "summary": mostly(st.lists(PART, max_size=2)),
+        "status": mostly(st.sampled_from(["completed", "incomplete"])),
+    },
+)  # fmt: skip
+FREE_TOOL = st.fixed_dictionaries(
+    {"type": mostly(st.sampled_from(["function", "custom", "namespace", "web_search"]))},
+    optional={
+        "name": mostly(st.text(min_size=1, max_size=9)),
+        "parameters": mostly(st.dictionaries(TEXT, JSON, max_size=2)),
+        "tools": JSON,
+        "format": JSON,
+    },
+)
+RESPONSES = st.fixed_dictionaries(
+    {"input": mostly(TEXT | st.lists(ITEM, min_size=1, max_size=4))},
+    optional={
+        **{name: WISHES[name] for name in ("model", "stream", "temperature", "top_p", "metadata")},
+        "instructions": mostly(TEXT),
+        "tools": mostly(st.lists(FREE_TOOL, max_size=3)),
+        "tool_choice": mostly(st.sampled_from(["auto", "none", "required"]) | JSON),
+        "max_output_tokens": mostly(st.integers(1, 64)),
+        "text": JSON,
+        "reasoning": JSON,
+        "previous_response_id": mostly(st.just("resp_" + "0" * 32)),
+        "store": mostly(st.booleans()),
+        "include": JSON,
+        "nobody_knows": JSON,
+    },
+)
 OPINIONS = st.fixed_dictionaries(
     {"session_id": mostly(st.sampled_from(["s1", "other"]))},
     optional={

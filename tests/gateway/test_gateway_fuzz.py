@@ -18,7 +18,19 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.serving.versions import LiveVersions
 from clawrl_gym.store.users import Users
 from tests.gateway.bare_http import Answer, Header, request, send
-from tests.gateway.gateway_bodies import CHATS, ENDS, JSON, MESSAGE, OPINIONS, TEXT, TEXTS, mostly
+from tests.gateway.gateway_bodies import (
+    ANTHROPIC,
+    CHATS,
+    COUNTED,
+    ENDS,
+    JSON,
+    MESSAGE,
+    OPINIONS,
+    RESPONSES,
+    TEXT,
+    TEXTS,
+    mostly,
+)
 from tests.support.gateway_rig import HELLO, Bench
 from tests.support.waiting import until
 
@@ -37,6 +49,12 @@ ROUTES: dict[tuple[str, str], Body] = {
     ("POST", "/sessions/{id}/v1/chat/completions"): CHATS,
     ("POST", "/v1/completions"): TEXTS,
     ("POST", "/sessions/{id}/v1/completions"): TEXTS,
+    ("POST", "/v1/messages"): ANTHROPIC,
+    ("POST", "/sessions/{id}/v1/messages"): ANTHROPIC,
+    ("POST", "/v1/messages/count_tokens"): COUNTED,
+    ("POST", "/sessions/{id}/v1/messages/count_tokens"): COUNTED,
+    ("POST", "/v1/responses"): RESPONSES,
+    ("POST", "/sessions/{id}/v1/responses"): RESPONSES,
     ("POST", "/v1/feedback"): OPINIONS,
     ("POST", "/sessions/{id}/v1/feedback"): OPINIONS,
     ("GET", "/v1/sessions"): JSON,
