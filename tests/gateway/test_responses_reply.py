@@ -14,13 +14,13 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.core.types import Message
 from clawrl_gym.gateway.dialects.dialect import Answer
 from clawrl_gym.gateway.dialects.responses import RESPONSES
 from clawrl_gym.gateway.dialects.responses_items import answer_id_of
 from clawrl_gym.gateway.wire.refusals import Refusal
 from clawrl_gym.inference.generation import Delta, ToolCallDelta, message_of
-from tests.gateway.responses_bodies import LOOK, PATCH, SPACE
+from tests.gateway.responses_bodies import LOOK, PATCH, SPACE, turn_of
 
 A = "0123456789abcdef" * 2
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -38,23 +38,6 @@ NAMES = ["look", "patch", "mcp__files__read", "unknown"]
 
 def answer(**echo: object) -> Answer:
     return Answer(A, "policy", "mine", echo=ECHO | echo, created_s=1_700_000_000.25)
-
-
-def turn_of(reply: Message, finish_reason: str = "stop") -> Turn:
-    return Turn(
-        session_id="mine",
-        index=0,
-        kind="main",
-        prompt_ids_T=[1, 2, 3],
-        sampled_ids_T=[4, 5],
-        logprobs_T=[-0.1, -0.2],
-        versions_T=[0, 0],
-        finish_reason=finish_reason,
-        messages=[],
-        reply=reply,
-        created_s=1_700_000_009.5,
-        id=7,
-    )
 
 
 def call_of(index: int, name: str, arguments: str) -> ToolCallDelta:
