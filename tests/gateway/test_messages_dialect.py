@@ -60,6 +60,17 @@ def of(role: str, *blocks: Any) -> list[Any]:
     return [*HELLO, {"role": role, "content": [*blocks]}, {"role": "user", "content": "go on"}]
 
 
+SERVER_TOOL = {"type": "bash_20250124", "name": "bash"}
+
+
+def change(kind: str, definition: Any = None) -> dict[str, Any]:
+    """A block that adds or removes a tool: `add`, or one that it defines."""
+    tool: dict[str, Any] = {"type": "tool_reference", "name": "add"}
+    if definition is not None:
+        tool = {"type": "tool_definition", "definition": definition}
+    return {"type": f"tool_{kind}", "tool": tool}
+
+
 CASES: dict[str, dict[str, Any]] = {
     "a text": {"messages": HELLO},
     "an empty text": {"messages": [{"role": "user", "content": ""}]},
@@ -153,6 +164,22 @@ CASES: dict[str, dict[str, Any]] = {
     "a tool without words": {"messages": HELLO, "tools": [{"name": "f", "input_schema": {}}]},
     "a strict tool": {"messages": HELLO, "tools": [{**ADD, "strict": True}]},
     "a deferred tool": {"messages": HELLO, "tools": [{**ADD, "defer_loading": True}]},
+    "a tool that is added": {
+        "messages": of("system", change("addition"), text("Now you may add.")),
+        "tools": [{**ADD, "defer_loading": True}],
+    },
+    "a tool that is removed": {
+        "messages": of("system", change("removal")),
+        "tools": [ADD, {**ADD, "name": "sub"}],
+    },
+    "a tool that is removed and added": {
+        "messages": of("system", change("removal"), change("addition")),
+        "tools": [ADD],
+    },
+    "a tool that is defined later": {
+        "messages": of("system", change("addition", {**ADD, "name": "mul"})),
+        "tools": [ADD],
+    },
     "a free choice": {"messages": HELLO, "tools": [ADD], "tool_choice": {"type": "auto"}},
     "any tool": {"messages": HELLO, "tools": [ADD], "tool_choice": {"type": "any"}},
     "no tool": {"messages": HELLO, "tools": [ADD], "tool_choice": {"type": "none"}},
@@ -377,8 +404,9 @@ def test_a_stream_says_its_usage() -> None:
          ["messages.content.redacted_thinking"]),
         ({"messages": after_call(result("x", is_error=True))},
          ["messages.content.tool_result.is_error"]),
-        ({"messages": of("system", {"type": "tool_removal", "tool": {"name": "add"}}, text("a"))},
-         ["system.tool_removal"]),
+        ({"messages": of("user", change("removal"), text("a")), "tools": [ADD]},
+         ["messages.content.tool_removal"]),
+        ({"messages": of("system", change("addition", SERVER_TOOL))}, ["tools.bash_20250124"]),
         ({"messages": of("user", {"type": "image", "source": {"type": "file", "file_id": "f"}},
                          text("a"))},
          ["messages.content.image"]),
@@ -461,7 +489,10 @@ def test_the_gateways_own_fields_are_passed_on() -> None:
         ({"tools": [{"name": "f"}]}, "tools.0.input_schema", "a JSON schema"),
         ({"tools": [{"input_schema": {}}]}, "tools", "function.name"),
         ({"tools": [ADD], "tool_choice": {"type": "tool", "name": "sub"}}, "tool_choice", "'sub'"),
-        ({"tools": [{"type": "bash_20250124", "name": "bash"}], "tool_choice": {"type": "any"}},
+        ({"messages": of("system", change("removal"))}, "messages", "name of one of the tools"),
+        ({"messages": of("system", change("addition", {"name": "f"}))},
+         "tool_addition.tool.definition.input_schema", "a JSON schema"),
+        ({"tools": [SERVER_TOOL], "tool_choice": {"type": "any"}},
          "tool_choice", "run on a server"),
         ({"tool_choice": {"type": "all"}}, "tool_choice.type", "'auto'"),
         ({"thinking": {"type": "much"}}, "thinking.type", "'enabled'"),
