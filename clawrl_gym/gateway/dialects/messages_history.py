@@ -21,6 +21,7 @@ _ROLES = ("user", "assistant", "system")
 _BILLING = "x-anthropic-billing-header"
 """Begins a block of Claude Code that changes with every request, and the prompt's beginning with
 it."""
+_TOOL_CHANGES = ("tool_addition", "tool_removal")
 _NOT_SAID = frozenset({"role", "content", "cache_control"})
 
 
@@ -31,18 +32,22 @@ class History:
     messages: list[JsonObject] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     """Names of what was left out."""
+    tool_changes: list[JsonObject] = field(default_factory=list)
+    """The blocks by which system messages add and remove tools."""
 
     def add_system(self, content: object, where: str) -> None:
-        """Add a system message, if it has text."""
+        """Add the system message of the request, if it has text."""
         text = content if isinstance(content, str) else "".join(self._system_texts(content, where))
         if text:
             self.messages.append({"role": "system", "content": text})
 
     def _system_texts(self, content: object, where: str) -> Iterator[str]:
         for block in _blocks_of(content, where):
-            text = block.get("text")
-            if block.get("type") != "text" or not isinstance(text, str):
-                self.unread.add(f"system.{block.get('type')}")
+            kind, text = block.get("type"), block.get("text")
+            if kind in _TOOL_CHANGES and where != "system":
+                self.tool_changes.append(block)
+            elif kind != "text" or not isinstance(text, str):
+                self.unread.add(f"system.{kind}")
             elif not text.startswith(_BILLING):
                 yield text
 
