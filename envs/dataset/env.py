@@ -28,8 +28,7 @@ class Answer:
 class Graded:
     """What the reward functions said of a reply."""
 
-    solved: bool | None = None
-    """None: nothing has been graded yet."""
+    solved: bool = False
     scores: dict[str, float] = field(default_factory=dict)
 
 
@@ -54,7 +53,7 @@ class DatasetEnv(TaskEnv[RowTask, Answer]):
         The keys of `DatasetEnvConfig`, and `render_mode` ("ansi": the conversation so far).
     Info
         Always `task`, `family`, `split`, `tools` (none), `next_state_role`, `system` (the row's
-        system message, with the example where `example` is set), `error` (None), `success` (None
+        system message, with the example where `example` is set), `error` (None), `success` (False
         until the end), `scores` (`rewards/NAME`: the value of each function, empty until the end)
         and `report`: empty until the end, then "Test report: passed", or "Test report: failed" with
         a line for each function.

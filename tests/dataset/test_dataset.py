@@ -13,6 +13,8 @@ import pyarrow.parquet
 import pytest
 
 import clawrl_gym as cg
+from clawrl_gym.cluster.admission import archives_of
+from clawrl_gym.cluster.modules import foreign_modules
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.dataset.__main__ import _arguments, _make
 from clawrl_gym.envs.dataset.agent import DatasetAgent, decode_messages, encode_messages
@@ -137,7 +139,8 @@ def test_a_reward_function_grades_the_rows_of_a_file(own):
     _, reward, _, _, info = played(env, "line-1", "392")
     assert (reward, info["success"]) == (0.0, False)
     assert "right gave 0" in env.report
-    assert env.reset(options={"task": "line-2"})[1]["success"] is None
+    info = env.reset(options={"task": "line-2"})[1]
+    assert (info["success"], info["scores"], info["report"]) == (False, {}, "")
 
 
 def test_a_function_gets_what_its_parameters_name(own):
@@ -260,7 +263,9 @@ def test_what_is_no_reward_is_an_error(own, monkeypatch, value):
     monkeypatch.setattr(sys.modules["my_rewards"], "gives", Returns(value).function, raising=False)
     env = own("my_rewards:gives", reward_timeout_s=29)
     env.reset(options={"task": "line-1"})
-    with pytest.raises(EnvError, match=r"'my_rewards:gives' returned .* for row 'line-1', expected"):
+    with pytest.raises(
+        EnvError, match=r"'my_rewards:gives' returned .* for row 'line-1', expected"
+    ):
         env.step("x")
 
 
@@ -536,6 +541,8 @@ def test_a_run_takes_it_from_a_command_line(own, tmp_path):
     assert [one.use for one in short.env.reward] == ["my_rewards:right"]
     stages = {"": Stage(short.env, short.agent, 60.0)}
     assert list(plugins_of(stages)) == ["my_rewards:right"]
+    assert foreign_modules(short, [short.env]) == {"my_rewards"}
+    assert list(archives_of(config.env)) == ["data"]
 
 
 def test_validate_plays_the_answers(own, tmp_path, capsys):
