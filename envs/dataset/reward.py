@@ -160,7 +160,7 @@ class RewardFunction:
         value = future.result()
         if not self.is_of_trl:
             return value
-        if isinstance(value, str | Mapping) or not hasattr(value, "__len__") or len(value) != 1:
+        if isinstance(value, str | Mapping) or not isinstance(value, Collection) or len(value) != 1:
             raise TypeError(f"got {value!r:.100}, expected a list of one reward")
         return next(iter(value))
 

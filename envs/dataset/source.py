@@ -161,7 +161,7 @@ def _add(
         except TaskError as error:
             rows.left_out.append(LeftOut(place, str(error)))
         else:
-            split = "heldout" if are_heldout else named or unnamed
+            split: Split | None = "heldout" if are_heldout else named or unnamed
             rows.used.append(_Row(place, task, split))
 
 

@@ -6,6 +6,7 @@ import math
 import sys
 import textwrap
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -22,7 +23,9 @@ from clawrl_gym.envs.dataset.config import DatasetEnvConfig
 from clawrl_gym.envs.dataset.env import DatasetEnv
 from clawrl_gym.envs.validate import main
 from clawrl_gym.rollout.collection.worker import plugins_of
+from clawrl_gym.rollout.episodes.episode import EpisodeSpec, run_episode
 from clawrl_gym.rollout.episodes.stage import Stage
+from tests.rollout.test_episode import ScriptedChat
 
 ROWS = [
     {"prompt": "What is 17 * 23?", "answer": "391", "split": "train"},
@@ -232,14 +235,21 @@ def test_a_function_that_changes_its_arguments_changes_no_row(own):
         ("leaves", "raised SystemExit: 3"),
         ("trl_none", "raised TypeError: got None, expected a list of one reward"),
         ("trl_two", r"raised TypeError: got \[1.0, 1.0\], expected a list of one reward"),
-        ("hangs", "gave nothing for row 'line-1' within 0.2 s"),
-        ("waits_for_ever", "gave nothing for row 'line-1' within 0.2 s"),
     ],
 )
 def test_a_function_that_fails_is_an_error_that_names_it_and_the_row(own, function, message):
-    env = own(f"my_rewards:{function}", reward_timeout_s=0.2)
+    env = own(f"my_rewards:{function}")
     env.reset(options={"task": "line-1"})
     with pytest.raises(EnvError, match=f"reward function 'my_rewards:{function}' {message}"):
+        env.step("anything")
+
+
+@pytest.mark.parametrize("function", ["hangs", "waits_for_ever"])
+def test_a_function_that_hangs_is_an_error_that_names_it_and_the_row(own, function):
+    env = own(f"my_rewards:{function}", reward_timeout_s=0.2)
+    env.reset(options={"task": "line-1"})
+    message = f"'my_rewards:{function}' gave nothing for row 'line-1' within 0.2 s"
+    with pytest.raises(EnvError, match=message):
         env.step("anything")
 
 
@@ -561,5 +571,65 @@ def test_a_call_that_hangs_holds_no_other_up(own):
     with pytest.raises(EnvError, match="gave nothing"):
         env.step("x")
     sys.modules["my_rewards"].go.set()
-    assert played(env, "line-2", "x")[1] == 1.0
+    assert played(own("my_rewards:hangs"), "line-2", "x")[1] == 1.0
     assert all(t.daemon for t in threading.enumerate() if t.name == "my_rewards:hangs")
+
+
+def test_rows_of_the_hub_are_those_of_its_split(monkeypatch):
+    asked = []
+
+    def load_dataset(name, subset, split):
+        asked.append((name, subset, split))
+        return [{"question": f"{split} {n}", "answer": str(n)} for n in range(3)]
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    env = DatasetEnv(
+        data="hub:my_org/rows/main", heldout="hub:my_org/rows/main@test", prompt="question"
+    )
+    assert asked == [("my_org/rows", "main", "train"), ("my_org/rows", "main", "test")]
+    assert env.task_ids("train") == ["row-1", "row-2", "row-3"]
+    assert env.reset(options={"task": "heldout-row-2"})[0] == "test 1"
+
+
+def test_a_hub_that_does_not_answer_is_a_wrong_configuration(monkeypatch):
+    def load_dataset(name, subset, split):
+        raise OSError("no network")
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    with pytest.raises(
+        ConfigError, match=r"split 'train' of the data set 'my_org/gone': OSError: no network"
+    ):
+        DatasetEnv(data="hub:my_org/gone")
+
+
+async def in_place(function, *args, **kwargs):
+    return function(*args, **kwargs)
+
+
+async def an_episode(env, reply, task="line-1"):
+    spec = EpisodeSpec("s", 1, cg.TaskRef(task, 0, "train"), max_turns=1, timeout_s=5.0)
+    chat = ScriptedChat(reply)
+    return await run_episode(spec, env, DatasetAgent(), chat, in_place), chat
+
+
+async def test_an_episode_asks_with_the_whole_prompt_and_keeps_the_values(own):
+    turns = [
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "What is 1 + 1?"},
+    ]
+    row = {"prompt": turns, "system": "Be short.", "answer": "2", "split": "train"}
+    episode, chat = await an_episode(own(["number", "my_rewards:parts"], [row]), "2")
+    assert chat.requests == [[{"role": "system", "content": "Be short."}, *turns]]
+    assert (episode.reward, episode.success) == (2.5, True)
+    assert episode.scores == {
+        "rewards/number": 1.0, "rewards/parts/short": 1.0, "rewards/parts/bonus": 0.5,
+    }  # fmt: skip
+
+
+async def test_an_episode_whose_function_fails_has_no_reward(own):
+    episode, _ = await an_episode(own("my_rewards:raises"), "x")
+    assert (episode.stop_reason, episode.reward, episode.scores) == (
+        cg.StopReason.ENV_ERROR, None, {},
+    )  # fmt: skip
+    assert "reward function 'my_rewards:raises' raised KeyError" in episode.error
