@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
-import re
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,23 +11,14 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.data_file import (
-    MAX_FILE_BYTES,
-    read_hub,
-    read_parquet,
-    read_rows,
-    read_rows_text,
-)
 from clawrl_gym.envs.dataset.config import DatasetEnvConfig
+from clawrl_gym.envs.dataset.data import HUB, Placed, read_data
 from clawrl_gym.envs.dataset.reward import RewardFunction, reward_functions
 from clawrl_gym.envs.dataset.row import RowTask, row_task
 from clawrl_gym.envs.selection import LeftOut, Selection
 
-_HUB = "hub:"
-_HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?(?:@([\w.+%\[\]:-]+))?")
-_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
-Placed = tuple[str, object]
-"""A row and its place."""
+_ONE_AT_A_TIME = threading.Lock()
+"""A worker's environments open the same rows at once: the first reads them for all."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +51,13 @@ def open_source(config: DatasetEnvConfig) -> DatasetTasks:
             ".parquet) or env.data=hub:ORG/NAME"
         )
     places = [config.data, *([config.heldout] if isinstance(config.heldout, str) else [])]
-    return _opened(config.model_dump_json(), tuple(map(_stamp, places)))
+    with _ONE_AT_A_TIME:
+        return _opened(config.model_dump_json(), tuple(map(_stamp, places)))
 
 
 def _stamp(data: str) -> tuple[int, int]:
     """A mark that changes with a file; the same for a data set of the hub."""
-    if data.startswith(_HUB):
+    if data.startswith(HUB):
         return 0, 0
     try:
         status = Path(data).expanduser().stat()
@@ -82,6 +72,7 @@ def _stamp(data: str) -> tuple[int, int]:
 
 @lru_cache(8)
 def _opened(config_json: str, stamps: tuple[tuple[int, int], ...]) -> DatasetTasks:
+    """The rows; read again where a stamp has changed."""
     config = DatasetEnvConfig.model_validate_json(config_json)
     functions = reward_functions(config)
     rows = _all_rows(config)
@@ -203,56 +194,3 @@ def _in_both(row: _Row, held_out: Collection[str]) -> str | None:
     if row.split == "train" and row.task.content in held_out:
         return "its prompt is held out in another row"
     return None
-
-
-def read_data(data: str) -> list[Placed]:
-    """Rows of a file or a data set of the hub with their places.
-
-    A ValueError stands for a row that cannot be read. Raises ConfigError or TaskError.
-    """
-    if data.startswith(_HUB):
-        return _read_hub(data)
-    path = Path(data).expanduser()
-    if path.suffix not in _SUFFIXES:
-        raise ConfigError(
-            f"got the data set {data!r}, expected a file that ends in {', '.join(_SUFFIXES)}, or "
-            "hub:ORG/NAME"
-        )
-    if path.suffix in (".jsonl", ".json"):
-        return read_rows(path)
-    if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
-        raise TaskError(f"{path}: expected a file of at most {MAX_FILE_BYTES} bytes")
-    if path.suffix == ".csv":
-        return _read_csv(path)
-    return _numbered(read_parquet(path))
-
-
-def _read_hub(data: str) -> list[Placed]:
-    name = _HUB_NAME.fullmatch(data.removeprefix(_HUB))
-    if name is None:
-        raise ConfigError(
-            f"got the data set {data!r}, expected hub:ORG/NAME, hub:ORG/NAME@SPLIT or "
-            "hub:ORG/NAME/SUBSET@SPLIT"
-        )
-    return _numbered(read_hub(name[1], name[2], name[3] or "train"))
-
-
-def _numbered(rows: Iterable[object]) -> list[Placed]:
-    return [(f"row {number}", row) for number, row in enumerate(rows, 1)]
-
-
-def _read_csv(path: Path) -> list[Placed]:
-    """Rows below a line of column names; all values are texts."""
-    try:
-        text = read_rows_text(path.read_bytes())
-        lines = csv.reader(io.StringIO(text, newline=""), strict=True)
-        names = next(lines, [])
-        return [(f"line {lines.line_num}", _cells(names, cells)) for cells in lines if cells]
-    except (OSError, csv.Error) as error:
-        raise TaskError(f"{path}: not a readable CSV file: {error}") from error
-
-
-def _cells(names: Sequence[str], cells: Sequence[str]) -> object:
-    if len(cells) != len(names):
-        return ValueError(f"got {len(cells)} cells, expected {len(names)}")
-    return dict(zip(names, cells, strict=True))
