@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Comparison, Episode, Group, Message, StopReason, TaskRef
 from clawrl_gym.judge.comparison import GroupJudge, parse_scores, ranks_of
 from clawrl_gym.judge.models.chat_models import Completion
-from tests.support.fakes_judge import a_turn, reply, whole
+from clawrl_gym.preflight.judge import JudgeMaker
+from tests.support.fakes_judge import a_turn, completion, judge_server, reply, whole
 
 TASK = TaskRef("t", 0, "train")
 CLEARER = Comparison("judge", "the clearer words", 0.5)
@@ -150,3 +152,29 @@ def test_the_last_object_of_an_answer_counts() -> None:
 def test_equal_scores_share_their_ranks() -> None:
     assert ranks_of([1, 5, 5, 9]) == [0.0, 0.5, 0.5, 1.0]
     assert ranks_of([2, 2]) == [0.5, 0.5]
+
+
+async def test_a_server_of_the_openai_api_is_asked_without_a_judge_of_turns() -> None:
+    async with judge_server() as (server, _), AsyncExitStack() as stack:
+
+        def answer(at: int) -> Any:
+            shown = SHOWN.findall(server.requests[at][1]["messages"][-1]["content"])
+            return completion(json.dumps({"scores": [len(text) for _, text in shown]}))
+
+        server.answer = answer
+        config = JudgeConfig(base_url=server.base_url, model="m", votes=2)
+        model = JudgeMaker(config, None, lambda: 0, stack, hints=False).chat_model(config)
+        group, turns_G = a_group("a", "bb")
+        compared = await GroupJudge(model, [CLEARER], config).compared(group, turns_G)
+        assert [episode.reward for episode in compared.episodes_G] == [1.0, 1.5]
+        assert {path for path, _, _ in server.requests} == {"/v1/chat/completions"}
+
+
+async def test_a_server_that_says_nothing_abstains() -> None:
+    async with judge_server() as (server, _), AsyncExitStack() as stack:
+        server.silent = True
+        config = JudgeConfig(base_url=server.base_url, model="m", timeout_s=0.3)
+        model = JudgeMaker(config, None, lambda: 0, stack, hints=False).chat_model(config)
+        judge = GroupJudge(model, [CLEARER], config)
+        await judge.compared(*a_group("a", "bb"))
+        assert judge.counters == {"abstained": 1}
