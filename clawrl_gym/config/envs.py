@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from clawrl_gym.config.part import Part
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import AGENTS, ENVIRONMENTS, SANDBOXES, load
-from clawrl_gym.core.types import Split, TaskTraits
+from clawrl_gym.core.types import Comparison, Split, TaskTraits
 
 if TYPE_CHECKING:
     import gymnasium
@@ -144,6 +144,17 @@ class EnvConfig(Part):
         Only looks. Raises ConfigError or EnvError where it could not be made.
         """
         return None
+
+    @property
+    def import_paths(self) -> Sequence[str]:
+        """Import paths of functions of one's own that its environments call: a worker with other
+        versions of them is refused."""
+        return ()
+
+    @property
+    def comparisons(self) -> Sequence[Comparison]:
+        """Criteria by which the judge's model compares the replies of a training group."""
+        return ()
 
     @property
     def has_own_thread(self) -> bool:

@@ -82,6 +82,19 @@ TABLE = (
     # the environment and its tasks
     Misuse("train", "env.tasks={place}/nothing", r"there is no folder"),
     Misuse("train", "env=swe sandbox=bubblewrap env.instances={place}/x.jsonl", r"x\.jsonl"),
+    Misuse("train", "env=dataset", r"got env=dataset without data, expected env\.data=FILE"),
+    Misuse("evaluate", "env=dataset env.data={place}/nothing.jsonl", r"expected a file \(cannot"),
+    Misuse(
+        "train",
+        "env=dataset env.data={place}/rows.jsonl env.reward=json:dumps",
+        r"whose parameter 'obj' is no column of .*rows\.jsonl, expected parameters among",
+    ),
+    Misuse(
+        "train",
+        "env=dataset env.data={place}/rows.jsonl rollout.group_size=1 "
+        "env.reward=[exact,{{use:judge,criterion:x}}]",
+        r"rollout\.group_size=1, expected at least 2",
+    ),
     Misuse(
         "evaluate", "env=toolcall env.families=[nope]", r"got env.families=\['nope'\], expected"
     ),
@@ -229,6 +242,7 @@ def places(folder: Path) -> Iterator[dict[str, str]]:
     """What the table's placeholders stand for: broken models, half a run, a port that is taken."""
     (folder / "empty").mkdir(parents=True)
     (folder / "a_file").write_text("no folder")
+    (folder / "rows.jsonl").write_text('{"prompt": "a", "answer": 1}\n{"prompt": "b"}\n')
     (folder / "run" / "checkpoints" / "000003").mkdir(parents=True)
     (folder / "run" / "config.yaml").write_text("{}\n")
     _broken_models(folder)

@@ -60,7 +60,7 @@ def plugins_of(stages: Stages) -> dict[str, str]:
         env, agent = stage.env, stage.agent
         sandbox = getattr(env, "sandbox", None)
         paths += [ENVIRONMENTS.path(env.type), getattr(env, "target", None)]
-        paths.append(getattr(env, "grader", None))
+        paths += env.import_paths
         if agent.type not in AGENTS.words:
             paths.append(AGENTS.path(agent.type))
         if sandbox is not None and sandbox.type not in SANDBOXES.words:
