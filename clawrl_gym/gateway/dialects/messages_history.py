@@ -60,8 +60,9 @@ class History:
             if not (isinstance(content, str) and content.startswith(_BILLING)):
                 self.add_system(content, f"{where}.content")
             return
-        said: JsonObject = {key: message[key] for key in message.keys() - _NOT_SAID}
-        said["role"] = role
+        said: JsonObject = {"role": role}
+        if len(message) > 2:
+            said |= {key: message[key] for key in message.keys() - _NOT_SAID}
         if isinstance(content, str):
             said["content"] = content
         else:
@@ -94,7 +95,8 @@ class History:
         if calls:
             said["tool_calls"] = calls
         if parts:
-            said["content"] = parts
+            is_text = len(parts) == 1 and parts[0].get("type") == "text"
+            said["content"] = parts[0]["text"] if is_text else parts
         return said
 
     def _add_result(self, block: JsonObject) -> None:
