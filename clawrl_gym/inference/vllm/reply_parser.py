@@ -9,6 +9,7 @@ too, and what it reads otherwise is noted.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import secrets
@@ -48,17 +49,21 @@ class ReplyParser:
     def __init__(
         self, renderer: OnlineRenderer, request: ChatCompletionRequest, prompt_ids: list[int]
     ) -> None:
-        """A call that the client demands is read like one that it allows: the policy is sampled as
-        it is, and never forced into a form."""
-        if request.tools and request.tool_choice != "none":
+        """A call that the client demands is read like one that it allows, in the policy's syntax;
+        where vLLM demands it as plain JSON, vLLM reads it."""
+        parser_class = getattr(renderer.parser, "tool_parser_cls", None)
+        self._may_call = bool(request.tools) and request.tool_choice != "none"
+        is_forced = self._may_call and request.tool_choice not in (None, "auto")
+        self._forced = request.tool_choice if is_forced else None
+        is_json = is_forced and getattr(parser_class, "supports_required_and_named", False)
+        if self._may_call and not is_json:
             request.tool_choice = "auto"
         self._renderer = renderer
         self._request = request
         self._prompt_ids = prompt_ids
         self._tokenizer = renderer.renderer.get_tokenizer()
-        self._may_call = bool(request.tools) and request.tool_choice == "auto"
-        tool_parser = getattr(getattr(renderer.parser, "tool_parser_cls", None), "__name__", "")
-        self._format = FORMATS.get(tool_parser) if self._may_call else None
+        name = getattr(parser_class, "__name__", "")
+        self._format = FORMATS.get(name) if self._may_call and not is_json else None
         self._parser = self._new_parser(reads_calls=self._may_call and self._format is None)
         self._text = ""
         self._ids: list[int] = []
@@ -72,8 +77,33 @@ class ReplyParser:
     @cached_property
     def skips_special(self) -> bool:
         """Whether the text must come without special tokens; some parsers look for them."""
-        skips: bool = self._whole_parser.adjust_request(self._request).skip_special_tokens
+        skips: bool = self._adjusted.skip_special_tokens
         return skips
+
+    def constrain(self, generate: Event) -> None:
+        """Have the engine sample in the form that is asked for, from where vLLM begins it: behind
+        the reasoning. Raises ValueError for a call that the policy's parser cannot demand."""
+        params: Event = generate["sampling_params"]
+        if self._forced is None and "structured_outputs" not in params:
+            return
+        form = self._adjusted.structured_outputs
+        if form is None:
+            name = getattr(getattr(self._renderer.parser, "tool_parser_cls", None), "__name__", "")
+            raise ValueError(
+                f"got a tool choice that demands a call, which {name or 'no tool parser'} cannot "
+                "(policy.tool_parser), expected tool_choice 'auto' or 'none'"
+            )
+        params["structured_outputs"] = {
+            name: value
+            for name, value in vars(form).items()
+            if value is not None and not name.startswith("_")
+        }
+        generate["reasoning_ended"] = self._adjusted.resolve_reasoning_ended(
+            self._whole_parser, self._prompt_ids
+        )
+        if getattr(self._renderer.parser, "reasoning_parser_cls", None) is not None:
+            kwargs = self._renderer.effective_chat_template_kwargs(self._request)
+            generate["reasoning_parser_kwargs"] = {"chat_template_kwargs": kwargs}
 
     def text(self, stop: Sequence[str] = (), min_tokens: int = 0) -> ReplyText:
         """The text of a reply that is about to be read."""
@@ -107,6 +137,15 @@ class ReplyParser:
             if not text.is_stopped:
                 steps = text.next(token, says_nothing=at > visible, is_last=is_last)
             yield self.read(steps, last=is_last)
+
+    @cached_property
+    def _adjusted(self) -> ChatCompletionRequest:
+        """The request as vLLM changes it for its engine."""
+        request = self._request
+        if self._forced is not None:
+            request = copy.copy(request)
+            request.tool_choice = self._forced
+        return self._whole_parser.adjust_request(request)
 
     @cached_property
     def _whole_parser(self) -> Parser:
