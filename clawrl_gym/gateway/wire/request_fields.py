@@ -28,8 +28,8 @@ _OTHER_NAMES = {
     "topP": "top_p",
 }  # fmt: skip
 _OTHER_FORMS = (
-    "guided_decoding_backend", "guided_whitespace_pattern", "grammar", "json_schema", "regex", "ebnf",
-    "structural_tag", "format",
+    "guided_decoding_backend", "guided_whitespace_pattern", "grammar", "json_schema", "regex",
+    "ebnf", "structural_tag", "format",
 )  # fmt: skip
 _OTHER_SAMPLERS = {
     "do_sample": True, "dry_multiplier": 0, "dynatemp_range": 0, "epsilon_cutoff": 0,

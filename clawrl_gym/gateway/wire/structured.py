@@ -151,7 +151,8 @@ def one_of(forms: Iterator[Structured]) -> Structured | None:
     """The only form, if there is one. Raises Refusal (400) for several."""
     first, *others = [*forms] or [None]
     for other in others:
-        assert first is not None and other is not None
+        assert first is not None
+        assert other is not None
         where = f"{first.field} ({first.kind}) and {other.field} ({other.kind})"
         raise _refused(other.field, f"two forms, {where}, expected one")
     return first

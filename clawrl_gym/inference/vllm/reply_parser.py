@@ -51,19 +51,17 @@ class ReplyParser:
     ) -> None:
         """A call that the client demands is read like one that it allows, in the policy's syntax;
         where vLLM demands it as plain JSON, vLLM reads it."""
-        parser_class = getattr(renderer.parser, "tool_parser_cls", None)
-        self._may_call = bool(request.tools) and request.tool_choice != "none"
-        is_forced = self._may_call and request.tool_choice not in (None, "auto")
-        self._forced = request.tool_choice if is_forced else None
-        is_json = is_forced and getattr(parser_class, "supports_required_and_named", False)
-        if self._may_call and not is_json:
-            request.tool_choice = "auto"
         self._renderer = renderer
         self._request = request
         self._prompt_ids = prompt_ids
         self._tokenizer = renderer.renderer.get_tokenizer()
-        name = getattr(parser_class, "__name__", "")
-        self._format = FORMATS.get(name) if self._may_call and not is_json else None
+        self._may_call = bool(request.tools) and request.tool_choice != "none"
+        is_forced = self._may_call and request.tool_choice not in (None, "auto")
+        self._forced = request.tool_choice if is_forced else None
+        is_json = is_forced and self._adjusted.structured_outputs.json is not None
+        if self._may_call and not is_json:
+            request.tool_choice = "auto"
+        self._format = FORMATS.get(self._parser_name) if self._may_call and not is_json else None
         self._parser = self._new_parser(reads_calls=self._may_call and self._format is None)
         self._text = ""
         self._ids: list[int] = []
@@ -82,17 +80,11 @@ class ReplyParser:
 
     def constrain(self, generate: Event) -> None:
         """Have the engine sample in the form that is asked for, from where vLLM begins it: behind
-        the reasoning. Raises ValueError for a call that the policy's parser cannot demand."""
+        the reasoning."""
         params: Event = generate["sampling_params"]
         if self._forced is None and "structured_outputs" not in params:
             return
         form = self._adjusted.structured_outputs
-        if form is None:
-            name = getattr(getattr(self._renderer.parser, "tool_parser_cls", None), "__name__", "")
-            raise ValueError(
-                f"got a tool choice that demands a call, which {name or 'no tool parser'} cannot "
-                "(policy.tool_parser), expected tool_choice 'auto' or 'none'"
-            )
         params["structured_outputs"] = {
             name: value
             for name, value in vars(form).items()
@@ -138,14 +130,25 @@ class ReplyParser:
                 steps = text.next(token, says_nothing=at > visible, is_last=is_last)
             yield self.read(steps, last=is_last)
 
+    @property
+    def _parser_name(self) -> str:
+        """Name of the class of vLLM's tool parser; empty where there is none."""
+        return getattr(getattr(self._renderer.parser, "tool_parser_cls", None), "__name__", "")
+
     @cached_property
     def _adjusted(self) -> ChatCompletionRequest:
-        """The request as vLLM changes it for its engine."""
-        request = self._request
-        if self._forced is not None:
-            request = copy.copy(request)
-            request.tool_choice = self._forced
-        return self._whole_parser.adjust_request(request)
+        """The request as vLLM changes it for its engine. Raises ValueError where a call that is
+        demanded would not be."""
+        if self._forced is None:
+            return self._whole_parser.adjust_request(self._request)
+        request = self._whole_parser.adjust_request(copy.copy(self._request))
+        if getattr(request, "structured_outputs", None) is None:
+            raise ValueError(
+                "got a tool_choice that demands a call, which "
+                f"{self._parser_name or 'a policy without policy.tool_parser'} cannot, expected "
+                "tool_choice 'auto' or 'none'"
+            )
+        return request
 
     @cached_property
     def _whole_parser(self) -> Parser:
