@@ -280,6 +280,13 @@ class ChatRequest(GenerationRequest):
             function_of(tool)
         return tools
 
+    @field_validator("tool_choice", mode="before")
+    @classmethod
+    def _known(cls, choice: object) -> object:
+        if not isinstance(choice, dict) and choice not in (None, "auto", "none", "required"):
+            raise ValueError("expected 'auto', 'none', 'required' or a tool by its name")
+        return choice
+
     @field_validator("chat_template_kwargs")
     @classmethod
     def _not_deep(cls, kwargs: JsonObject | None) -> JsonObject | None:
