@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from clawrl_gym.core.text import read_json
 from clawrl_gym.core.types import Json, JsonObject
 from clawrl_gym.gateway.wire.refusals import Refusal
 from clawrl_gym.inference.structured import Kind, Structured
@@ -192,7 +193,7 @@ def check_settings(form: Structured, settings: Mapping[str, object]) -> None:
 def _form(field: str, kind: Kind, value: object) -> Structured:
     if kind == "json" and isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = read_json(value.encode(), "client")
         except (ValueError, RecursionError):
             raise _refused(field, "a text that is not JSON, expected a JSON schema") from None
     _check_length(field, value)
