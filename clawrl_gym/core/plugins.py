@@ -575,7 +575,7 @@ AGENTS = Seam(
     },
     methods=("messages", "tools", "instructions", "action"),
     from_config=("config",),
-    words=("auto", "harness"),
+    words=("auto", "cli", "harness"),
 )  # fmt: skip
 ALGORITHMS = Seam(
     "algorithm", "trainer.algorithm", "trainer.options", "clawrl_gym.algorithms",
