@@ -86,7 +86,7 @@ class SessionRelay:
             async def handle(request: web.BaseRequest) -> web.StreamResponse:
                 return await self._handle(request, http)
 
-            server = web.Server(
+            server = _Server(
                 handle,
                 logger=_SILENT,
                 access_log=None,
@@ -96,7 +96,7 @@ class SessionRelay:
             )
 
             def connected() -> asyncio.BaseProtocol:
-                return server() if len(server.connections) < _MOST_CONNECTIONS else _Refused()
+                return server() if server.open < _MOST_CONNECTIONS else _Refused()
 
             serving = await asyncio.get_running_loop().create_server(connected, sock=listener)
             try:
@@ -163,6 +163,22 @@ class SessionRelay:
         self.replies -= 1
         if status == 429 or (status >= 500 and status != _TOO_LONG):
             self.failure = f"the policy answered with status {status}"
+
+
+class _Server(web.Server):
+    """Counts its connections from the moment that they are accepted."""
+
+    open = 0
+
+    def __call__(self) -> web.RequestHandler:
+        self.open += 1
+        return super().__call__()
+
+    def connection_lost(
+        self, handler: web.RequestHandler, exc: BaseException | None = None
+    ) -> None:
+        self.open -= 1
+        super().connection_lost(handler, exc)
 
 
 class _Refused(asyncio.Protocol):
