@@ -138,7 +138,11 @@ ask("POST /v1/chat/completions", "Transfer-Encoding: identity", "Transfer-Encodi
     "a bare line end": 'ask("GET /v1/models", "Accept: a\\nX-Session-Id: other")',
     "a header in a header": 'ask("GET /v1/models", "Accept: a\\r X-Session-Id: other")',
     "a second request": """
-raw("GET /v1/models HTTP/1.1\\r\\nHost: x\\r\\n\\r\\nGET /metrics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")""",
+one = "GET {} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n"
+raw(one.format("/v1/models") + one.format("/metrics"))""",
+    "chunks without a length": """
+raw("POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n"
+    "0\\r\\n\\r\\nGET /metrics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")""",
     "no HTTP at all": 'raw(b"\\x16\\x03\\x01\\x00\\xa5" + os.urandom(400))',
     "a huge header": 'ask("GET /v1/models", "X-A: " + "a" * 1000000)',
     "a huge path": 'ask("GET /v1/models?" + "a" * 1000000)',
