@@ -1,4 +1,4 @@
-"""The door of an agent inside a sandbox: a socket on the sandbox's loopback, held outside.
+"""An agent's way out of a sandbox: a socket on the sandbox's loopback, held outside.
 
 A socket belongs for ever to the network that it was made in. One that is made in a sandbox's
 network and handed to this process takes connections from inside and from nowhere else, and nothing
