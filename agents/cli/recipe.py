@@ -82,6 +82,7 @@ def start_of(recipe: Recipe, *, port: int, model: str, instruction: str, workdir
         "node": f"{AGENT_FOLDER}/node_modules/.bin/node", "python": f"{PYTHON_FOLDER}/bin/python3",
     }  # fmt: skip
     env = _env_of(origin, model) | {name: filled(text, names) for name, text in recipe.env.items()}
+    # Filled in last: what looks like a name in a task's text is the text's own.
     asks = any("{instruction}" in part for part in recipe.command)
     command = [filled(part, {**names, "instruction": instruction}) for part in recipe.command]
     variables = [f"{name}={value}" for name, value in env.items()]

@@ -117,6 +117,12 @@ _PI = Recipe(
       "baseUrl": "{base_url}",
       "api": "openai-completions",
       "apiKey": "OPENAI_API_KEY",
+      "compat": {
+        "supportsStore": false,
+        "supportsDeveloperRole": false,
+        "supportsReasoningEffort": false,
+        "maxTokensField": "max_tokens"
+      },
       "models": [{"id": "{model}", "name": "{model}"}]
     }
   }
