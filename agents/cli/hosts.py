@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 
 from clawrl_gym.agents.cli.recipes import RECIPES
 from clawrl_gym.config import AgentConfig, EnvConfig
 from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import SANDBOXES
-
-_LIMITS = ("memory_mb", "disk_mb", "pids")
 
 
 def check_host(env: EnvConfig) -> None:
@@ -37,12 +36,8 @@ def with_room(env: EnvConfig, agent: AgentConfig, say: Callable[[str], None]) ->
     sandbox = getattr(env, "sandbox", None)
     if agent.name is None or not isinstance(sandbox, SandboxConfig):
         return env
-    recipe = RECIPES[agent.name]
-    raised = {
-        name: getattr(recipe, name)
-        for name in _LIMITS
-        if getattr(sandbox, name) < getattr(recipe, name)
-    }
+    least = asdict(RECIPES[agent.name].room)
+    raised = {name: most for name, most in least.items() if getattr(sandbox, name) < most}
     if not raised:
         return env
     limits = ", ".join(f"{name}={value}" for name, value in raised.items())

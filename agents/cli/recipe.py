@@ -32,6 +32,15 @@ _ARCH = {"x86_64": "x64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """Least limits of a sandbox that an agent works in, named like those of `SandboxConfig`."""
+
+    memory_mb: int = 0
+    disk_mb: int = 0
+    pids: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How an agent is started, what it finds, and the room that it takes."""
 
@@ -41,10 +50,7 @@ class Recipe:
     """Contents of files below {home}."""
     packages: Literal["npm", "pypi"] | None = None
     """Registry of its packages; None: nothing is installed."""
-    memory_mb: int = 0
-    """Least memory of a sandbox."""
-    disk_mb: int = 0
-    pids: int = 0
+    room: Room = Room()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from clawrl_gym.agents.cli.recipe import KEY, Recipe
+from clawrl_gym.agents.cli.recipe import KEY, Recipe, Room
 
-_ROOM = {"memory_mb": 2048, "disk_mb": 256, "pids": 256}
-"""Node and its threads, and what the agent runs beside itself."""
+_LARGE = Room(memory_mb=2048, disk_mb=256, pids=256)
+"""For Node with its threads, and what the agent runs beside itself."""
 
 _CODEX = Recipe(
     command=(
@@ -40,7 +40,7 @@ enabled = false
 """
     },
     packages="npm",
-    **_ROOM,
+    room=_LARGE,
 )  # fmt: skip
 
 _CLAUDE_CODE = Recipe(
@@ -64,7 +64,7 @@ _CLAUDE_CODE = Recipe(
         "IS_SANDBOX": "1",
     },
     packages="npm",
-    **_ROOM,
+    room=_LARGE,
 )  # fmt: skip
 
 _OPENCODE = Recipe(
@@ -100,7 +100,7 @@ _OPENCODE = Recipe(
 """
     },
     packages="npm",
-    **_ROOM,
+    room=_LARGE,
 )  # fmt: skip
 
 _PI = Recipe(
@@ -130,7 +130,7 @@ _PI = Recipe(
 """
     },
     packages="npm",
-    **_ROOM,
+    room=_LARGE,
 )  # fmt: skip
 
 _OPENCLAW = Recipe(
@@ -163,7 +163,7 @@ _OPENCLAW = Recipe(
 """
     },
     packages="npm",
-    **_ROOM,
+    room=_LARGE,
 )  # fmt: skip
 
 _MINI_SWE_AGENT = Recipe(
@@ -181,9 +181,7 @@ _MINI_SWE_AGENT = Recipe(
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     },
     packages="pypi",
-    memory_mb=1024,
-    disk_mb=128,
-    pids=128,
+    room=Room(memory_mb=1024, disk_mb=128, pids=128),
 )  # fmt: skip
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(

@@ -222,6 +222,25 @@ for _ in range(100):
     assert (episode.stop_reason, episode.turns) == (StopReason.TERMINATED, 1), episode.error
 
 
+async def test_an_agent_that_hangs_up_in_the_middle_of_a_reply_is_no_failure_of_the_policy(
+    bench: Bench, thread: ThreadPoolExecutor
+) -> None:
+    leave = """
+import http.client
+for _ in range(3):
+    link = http.client.HTTPConnection(os.environ["OPENAI_BASE_URL"].split("/")[2])
+    body = json.dumps({"model": "tiny", "messages": history, "stream": True})
+    link.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+    link.sock.recv(20)
+    link.sock.close()
+"""
+    bench.policy.piece_s = 0.01
+    episode = await play(
+        bench, thread, leave, "a long reply " * 40, "the next one " * 40, "and one " * 40
+    )
+    assert (episode.stop_reason, episode.reward) == (StopReason.TERMINATED, 0.0), episode.error
+
+
 async def test_an_agent_that_kills_all_around_it_concerns_itself_alone(
     bench: Bench, thread: ThreadPoolExecutor
 ) -> None:

@@ -13,14 +13,17 @@ import json
 import logging
 import math
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 import aiohttp
 from aiohttp import web
 
+from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.text import read_json
+
+T = TypeVar("T")
 
 ROUTES: Final = frozenset(
     {
@@ -42,7 +45,6 @@ _MOST_HEADER_BYTES = 8190
 _CONNECT_S = 10.0
 _TOO_LONG = 504
 """The gateway's answer for a reply that takes too long, of a policy that works."""
-_log = logging.getLogger(__name__)
 _SILENT = logging.getLogger(f"{__name__}.http")
 """What is not HTTP is no news: anything may be sent from inside."""
 _SILENT.setLevel(logging.CRITICAL)
@@ -131,27 +133,29 @@ class SessionRelay:
         """The gateway's answer, passed on as it comes."""
         url = self._base_url + path.removeprefix("/v1")
         headers = _passed_on(request.headers) | {"Authorization": f"Bearer {self._key}"}
-        response: web.StreamResponse | None = None
+        asked = http.request(
+            request.method, url, data=body or None, headers=headers, allow_redirects=False
+        )
         try:
-            async with http.request(
-                request.method, url, data=body or None, headers=headers, allow_redirects=False
-            ) as answer:
-                self._note(path, answer.status)
-                response = web.StreamResponse(
-                    status=answer.status, headers={"Content-Type": answer.content_type}
-                )
-                await response.prepare(request)
-                async for chunk in answer.content.iter_any():
+            answer = await _of_policy(asked)
+        except PolicyError as error:
+            self.failure = str(error)
+            return _refusal(502, "the policy does not answer")
+        async with answer:
+            self._note(path, answer.status)
+            response = web.StreamResponse(
+                status=answer.status, headers={"Content-Type": answer.content_type}
+            )
+            await response.prepare(request)
+            try:
+                while chunk := await _of_policy(answer.content.readany()):
                     await response.write(chunk)
                 await response.write_eof()
-                return response
-        except (aiohttp.ClientError, TimeoutError) as error:
-            self.failure = f"the gateway did not answer: {type(error).__name__}: {error}"
-            _log.debug("%s", self.failure)
-            if response is not None and response.prepared and request.transport is not None:
-                request.transport.abort()  # so that half an answer is not taken for a whole one
-                return response
-            return _refusal(502, "the policy does not answer")
+            except PolicyError as error:
+                self.failure = str(error)
+                if request.transport is not None:
+                    request.transport.abort()  # half an answer is not taken for a whole one
+            return response
 
     def _note(self, path: str, status: int) -> None:
         """A reply that was refused is none; a policy that fails is not the agent's doing."""
@@ -187,6 +191,14 @@ class _Refused(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):
             transport.abort()
+
+
+async def _of_policy(awaited: Awaitable[T]) -> T:
+    """What comes of the policy; that an agent hangs up is none of its failures."""
+    try:
+        return await awaited
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise PolicyError(f"the gateway did not answer: {type(error).__name__}: {error}") from error
 
 
 async def _body_of(request: web.BaseRequest) -> bytes | None:
