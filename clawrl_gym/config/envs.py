@@ -275,8 +275,8 @@ class AgentConfig(Part):
         if not fits or (self.folder and not self.command):
             raise ValueError(
                 f"got agent.type={self.type}, agent.name={self.name}, agent.command="
-                f"{self.command} and agent.folder={self.folder}, expected type=cli with a name or "
-                "a command (and its folder), type=harness with a command, or none of them"
+                f"{self.command} and agent.folder={self.folder}, expected a program (command) with "
+                "type=harness, a program (command, folder) or a name with type=cli, else none"
             )
         return self
 

@@ -170,7 +170,7 @@ TABLE = (
     Misuse("train", "learner.placement=apart policy.device=cpu", r"apart and no GPU of this mach"),
     # who acts, and who is asked
     Misuse("train", "agent=harness agent.command=[no-such-program]", r"neither on PATH nor a file"),
-    Misuse("train", "agent=cli", r"expected type=cli with a name or a command"),
+    Misuse("train", "agent=cli", r"a program .command, folder. or a name with type=cli"),
     Misuse("train", "agent=cli agent.name=nobody", r"agent\.name"),
     Misuse("train", "env=toolcall agent=cli agent.command=[x]", r"whose sandbox can hold an agent"),
     Misuse("train", "agent=cli agent.command=[x] agent.folder={place}/nothing", r"that is there"),
