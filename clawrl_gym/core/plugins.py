@@ -691,7 +691,7 @@ SANDBOXES = Seam(
     from_config=("config", "spec"),
     words=("auto",),
     capabilities="clawrl_gym.envs.sandbox.interface:SandboxCapabilities",
-    capability_methods={"lists_files": ("tree",)},
+    capability_methods={"agents": ("listen",), "lists_files": ("tree",)},
 )  # fmt: skip
 
 SEAMS = {
