@@ -576,7 +576,7 @@ AGENTS = Seam(
     },
     methods=("messages", "tools", "instructions", "action"),
     from_config=("config",),
-    words=("auto", "harness"),
+    words=("auto", "cli", "harness"),
 )  # fmt: skip
 ALGORITHMS = Seam(
     "algorithm", "trainer.algorithm", "trainer.options", "clawrl_gym.algorithms",
@@ -693,7 +693,7 @@ SANDBOXES = Seam(
     from_config=("config", "spec"),
     words=("auto",),
     capabilities="clawrl_gym.envs.sandbox.interface:SandboxCapabilities",
-    capability_methods={"lists_files": ("tree",)},
+    capability_methods={"agents": ("listen",), "lists_files": ("tree",)},
 )  # fmt: skip
 
 SEAMS = {

@@ -183,6 +183,10 @@ TABLE = (
     Misuse("train", "learner.placement=apart policy.device=cpu", r"apart and no GPU of this mach"),
     # who acts, and who is asked
     Misuse("train", "agent=harness agent.command=[no-such-program]", r"neither on PATH nor a file"),
+    Misuse("train", "agent=cli", r"a program .command, folder. or a name with type=cli"),
+    Misuse("train", "agent=cli agent.name=nobody", r"agent\.name"),
+    Misuse("train", "env=toolcall agent=cli agent.command=[x]", r"whose sandbox can hold an agent"),
+    Misuse("train", "agent=cli agent.command=[x] agent.folder={place}/nothing", r"that is there"),
     Misuse("evaluate", "endpoint.base_url=localhost:8000", r"expected an address with http://"),
     Misuse("evaluate", "endpoint.base_url=http://127.0.0.1:9/v1", r"no server answers"),
     # whose turns are judged again, and by whom

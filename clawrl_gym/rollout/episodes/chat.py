@@ -67,6 +67,12 @@ class PolicyAddress:
     """Seconds for which a request is repeated that another server turned away for now (429, 5xx) or
     did not get."""
 
+    def session_url(self, session_id: str) -> str:
+        """Address with /v1 for a program: the gateway's session, or the server itself."""
+        if not self.is_gateway:
+            return self.base_url
+        return f"{self.base_url}/sessions/{session_id}/v1"
+
 
 class GatewayChat:
     """Speaks the gateway's OpenAI API for many episodes at once.
