@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow
@@ -27,7 +28,7 @@ from clawrl_gym.rollout.episodes.episode import EpisodeSpec, run_episode
 from clawrl_gym.rollout.episodes.stage import Stage
 from tests.rollout.test_episode import ScriptedChat
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"prompt": "What is 17 * 23?", "answer": "391", "split": "train"},
     {"prompt": "What is 2 + 2?", "answer": 4, "split": "train", "solution": "It is 4."},
     {"id": "sum", "family": "sums", "prompt": "What is 1 + 1?", "answer": "2", "split": "test"},
@@ -357,6 +358,7 @@ BAD = [
 @pytest.mark.parametrize(("row", "reason"), BAD, ids=[reason for _, reason in BAD])
 def test_a_bad_row_is_left_out_and_named_by_its_line(own, row, reason):
     env = own(rows=[*ROWS, row])
+    assert env.selection is not None
     (left_out,) = env.selection.left_out
     assert left_out.name == "line-4"
     assert reason in left_out.reason
@@ -423,7 +425,7 @@ def test_files_of_all_kinds_hold_the_same_tasks(own, tmp_path):
         writer.writeheader()
         writer.writerows(rows)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    found = []
+    found: list[Any] = []
     for kind in ("jsonl", "json", "csv", "parquet"):
         env = DatasetEnv(data=str(tmp_path / f"a.{kind}"))
         tasks = [*env.task_ids("train"), *env.task_ids("heldout")]
@@ -434,6 +436,7 @@ def test_files_of_all_kinds_hold_the_same_tasks(own, tmp_path):
 def test_a_csv_row_of_another_length_is_left_out(tmp_path):
     (tmp_path / "a.csv").write_text('prompt,answer\n"a,\nb",1\nc\nd,2\n')
     env = DatasetEnv(data=str(tmp_path / "a.csv"))
+    assert env.selection is not None
     (left_out,) = env.selection.left_out
     assert (left_out.name, env.selection.used) == ("line-4", 2)
     assert "got 1 cells, expected 2" in left_out.reason
@@ -548,6 +551,7 @@ def test_a_run_takes_it_from_a_command_line(own, tmp_path):
     assert (comparison.criterion, comparison.weight) == ("clearer words", 0.5)
     assert cg.TaskSampler.of(config.env, seed=0).train(0).id in ("line-1", "line-2")
     short = cg.load_config(["env=dataset", "env.data=rows.jsonl", "env.reward=my_rewards:right"])
+    assert isinstance(short.env, DatasetEnvConfig)
     assert [one.use for one in short.env.reward] == ["my_rewards:right"]
     stages = {"": Stage(short.env, short.agent, 60.0)}
     assert list(plugins_of(stages)) == ["my_rewards:right"]

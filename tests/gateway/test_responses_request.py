@@ -291,7 +291,7 @@ def test_what_is_no_request_is_refused(body: object) -> None:
 
 
 def test_values_that_ask_for_nothing_are_let_through() -> None:
-    neutral = {
+    neutral: dict[str, Any] = {
         "background": False, "conversation": None, "truncation": "disabled", "top_logprobs": 0,
         "text": {"format": {"type": "text"}, "verbosity": "medium"}, "service_tier": "auto",
         "max_tool_calls": 3, "user": "u", "safety_identifier": "s", "metadata": {"a": "b"},
@@ -313,9 +313,9 @@ def test_a_tool_is_chosen_by_either_of_its_names() -> None:
         assert choice == {"type": "function", "function": {"name": flat}}
         assert len(functions) == 4
     twice = offered_tools([SPACE, SPACE | {"name": "other"}])
-    for name, tools in (("other", offered), (None, offered), ("read", twice)):
+    for wrong, tools in (("other", offered), (None, offered), ("read", twice)):
         with pytest.raises(Refusal, match="tool_choice"):
-            chosen({"type": "function", "name": name}, tools)
+            chosen({"type": "function", "name": wrong}, tools)
 
 
 def test_a_form_of_the_text_has_its_name_in_chat_completions() -> None:
