@@ -32,6 +32,7 @@ from clawrl_gym.rollout.episodes.chat import GatewayChat, PolicyAddress
 from clawrl_gym.rollout.episodes.episode import EpisodeSpec
 from clawrl_gym.rollout.episodes.guest import run_guest
 from tests.support.gateway_rig import Bench
+from tests.support.recordings import shipped
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -103,6 +104,8 @@ async def play(bench: Bench, name: str, policy: Coding) -> Episode:
 async def test_an_agent_unmodified_solves_a_task_inside_the_sandbox(
     bench: Bench, name: str
 ) -> None:
+    bench.live = shipped()
+    await bench.restart()
     ends = [MINIS_END] if name == "mini-swe-agent" else []
     policy = Coding(bench, ["\n".join(TASK.solution), *ends])
     episode = await play(bench, name, policy)
