@@ -27,6 +27,14 @@ SIDE = {
     "subagent/4": "async_result",
 }
 SIDE_OF_CLIENTS = {
+    "claude-code-2.1/compaction": "compaction",
+    "claude-code-2.1/side_question": "side_question",
+    "claude-code-2.1/subagent": "subagent",
+    "claude-code-2.1/subagent_result": "async_result",
+    "claude-code-2.1/title": "title",
+    "codex-0.171/compaction": "compaction",
+    "codex-0.171/review": "subagent",
+    "codex-0.171/subagent": "subagent",
     "librechat-3.2/compaction": "compaction",
     "librechat-3.2/compaction_again": "compaction",
     "librechat-3.2/title": "title",
