@@ -27,6 +27,11 @@ FILES = {
     "open-webui": ".config/clawrl_gym/open-webui.env",
     "librechat": "librechat.yaml",
 }
+FOLDERS = (
+    "CODEX_HOME", "CLAUDE_CONFIG_DIR", "OPENCLAW_STATE_DIR", "OPENCLAW_CONFIG_PATH",
+    "XDG_CONFIG_HOME", "XDG_STATE_HOME", "PI_CODING_AGENT_DIR", "CONFIG_PATH",
+)  # fmt: skip
+"""Variables that move a client's settings."""
 THEIRS = {
     "json": '{"theme":  "dark", "env": {"A": "1"}, "models": {"x": 1}}',
     "toml": TOML,
@@ -41,8 +46,7 @@ THEIRS = {
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "OPENCLAW_STATE_DIR", "OPENCLAW_CONFIG_PATH",
-                 "XDG_CONFIG_HOME", "XDG_STATE_HOME", "PI_CODING_AGENT_DIR", "CONFIG_PATH"):  # fmt: skip
+    for name in FOLDERS:
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
