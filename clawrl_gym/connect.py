@@ -88,10 +88,10 @@ def _undo(options: argparse.Namespace) -> None:
     home = _home()
     files = CLIENTS[options.client].files(home, _NO_GATEWAY)
     connection = _connection(options.client, home, files)
-    if not connection.is_made:
+    changes = connection.undoing()
+    if not changes:
         sys.stdout.write(f"nothing to undo: {options.client} was not connected\n")
         return
-    changes = connection.undoing()
     if options.print:
         for change in changes:
             sys.stdout.write(f"# {change.path}\n{_or_removed(change)}")

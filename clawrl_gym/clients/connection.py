@@ -53,17 +53,12 @@ class Connection:
         self._files = files
         self._befores = _read_record(record)
 
-    @property
-    def is_made(self) -> bool:
-        """There is something to undo."""
-        return bool(self._befores)
-
     def changes(self) -> list[Change]:
         """What connects it. Raises ConfigError for a file that cannot be read."""
         return [self._change(file) for file in self._files]
 
     def undoing(self) -> list[Change]:
-        """What disconnects it."""
+        """What disconnects it; nothing where it is not connected."""
         return [
             Change(file.path, clean.text, clean.mode, None, is_new=True)
             for file in self._files
@@ -75,10 +70,14 @@ class Connection:
         """Write the files. The record comes first: what is changed can always be undone."""
         made = {str(change.path): change.before for change in changes if change.before is not None}
         if made:
-            self._write_record(made)
+            self._write_record(self._befores | made)
         for change in changes:
             _write(change)
-        if not made:
+        undone = {str(change.path) for change in changes} - made.keys()
+        left = {path: before for path, before in self._befores.items() if path not in undone}
+        if undone and left:  # in folders that the environment named then
+            self._write_record(left)
+        elif undone:
             self._record.unlink(missing_ok=True)
 
     def _change(self, file: SettingsFile) -> Change:
@@ -96,7 +95,7 @@ class Connection:
             return Before(None, _PRIVATE, "")
         if before is None:
             return Before(text, file.path.stat().st_mode & 0o777, "")
-        if text == before.written:
+        if text in (before.written, before.text):
             return before
         with _naming(file.path):
             rest = file.settings.remove_from(text, before.written, before.text or "")

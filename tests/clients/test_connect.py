@@ -181,6 +181,21 @@ def test_a_table_that_codex_writes_between_our_marks_stays(home: Path) -> None:
     assert parsed(path) == tomllib.loads(TOML) | trusted
 
 
+def test_each_folder_that_a_client_was_given_comes_back(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = told(home, "codex", TOML)
+    connect.main(["codex", *GATEWAY])
+    monkeypatch.setenv("CODEX_HOME", str(home / "other"))
+    connect.main(["codex", *GATEWAY])
+    connect.main(["codex", "--undo"])
+    assert not (home / "other" / "config.toml").exists()
+    assert "sk-secret" in here.read_text()
+    monkeypatch.delenv("CODEX_HOME")
+    connect.main(["codex", "--undo"])
+    assert here.read_text() == TOML
+
+
 def test_librechat_needs_a_version_only_where_it_has_none(home: Path) -> None:
     path = told(home, "librechat")
     connect.main(["librechat", *GATEWAY])

@@ -104,13 +104,26 @@ def test_openclaws_runtime_line_names_the_session(
 @pytest.mark.parametrize(
     ("release", "threads"),
     [
-        ("claude-code-2.1", ["question tool_result second_question",
-                             "agent agent_started subagent subagent_result compaction after_compaction",
-                             "title side_question"]),
-        ("codex-0.171", ["question tool_result second_question", "spawn spawned", "subagent",
-                         "review", "compaction after_compaction"]),
+        (
+            "claude-code-2.1",
+            [
+                "question tool_result second_question",
+                "agent agent_started subagent subagent_result compaction after_compaction",
+                "title side_question",
+            ],
+        ),
+        (
+            "codex-0.171",
+            [
+                "question tool_result second_question",
+                "spawn spawned",
+                "subagent",
+                "review",
+                "compaction after_compaction",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_claude_code_and_codex_name_their_sessions_in_a_header(
     bench: Bench, release: str, threads: list[str]
 ) -> None:
