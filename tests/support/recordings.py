@@ -12,6 +12,7 @@ from clawrl_gym.config import LiveConfig, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Message
 from clawrl_gym.gateway.wire.requests import ChatRequest
+from tests.support.chat_form import chat_form
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "openclaw"
 NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))
@@ -28,6 +29,7 @@ class Recording:
 
     headers: dict[str, str]
     body: dict[str, Any]
+    """As a chat request, whatever its dialect."""
     messages: list[Message]
     reply: Message | None
     """None where it answered with an error."""
@@ -35,8 +37,9 @@ class Recording:
 
 def recorded(name: str, folder: Path = FOLDER) -> Recording:
     told = json.loads((folder / f"{name}.json").read_text())
-    messages = ChatRequest.model_validate(told["body"]).plain_messages()
-    return Recording(told["headers"], told["body"], messages, told.get("reply"))
+    body = chat_form(told.get("path", "/v1/chat/completions"), told["body"])
+    messages = ChatRequest.model_validate(body).plain_messages()
+    return Recording(told["headers"], body, messages, told.get("reply"))
 
 
 def conversation(folder: str) -> list[Recording]:
