@@ -6,7 +6,6 @@ The policy says a shell command in whatever tool an agent offers, and ends when 
 from __future__ import annotations
 
 import asyncio
-import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -17,20 +16,13 @@ from clawrl_gym.agents.cli.hosts import with_room
 from clawrl_gym.agents.cli.installation import guest_of
 from clawrl_gym.agents.cli.recipes import RECIPES
 from clawrl_gym.config import AgentConfig
-from clawrl_gym.core.types import (
-    Episode,
-    FunctionCall,
-    Message,
-    StopReason,
-    TaskRef,
-    Tool,
-    ToolCall,
-)
+from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.source import open_source
 from clawrl_gym.rollout.episodes.chat import GatewayChat, PolicyAddress
 from clawrl_gym.rollout.episodes.episode import EpisodeSpec
 from clawrl_gym.rollout.episodes.guest import run_guest
+from tests.e2e.scripted_coder import Coder
 from tests.support.gateway_rig import Bench
 from tests.support.recordings import shipped
 
@@ -38,46 +30,10 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 CONFIG = TerminalEnvConfig.of({"tasks": "plain", "max_turns": 12}, "env.")
 TASK = open_source(CONFIG).load(open_source(CONFIG).ids("train")[0])
-SHELLS = ("bash", "Bash", "shell", "local_shell", "exec_command", "exec", "shell_command")
 MINIS_END = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
-class Coding:
-    """Calls the agent's shell once for each command; a request without one gets a title."""
-
-    def __init__(self, bench: Bench, commands: list[str]) -> None:
-        self._bench = bench
-        self._commands = commands
-        self.calls = 0
-
-    def __call__(self, messages: list[Message]) -> Message:
-        shell = self._shell(self._bench.policy.bodies[-1].get("tools", []))
-        if shell is None:
-            return {"role": "assistant", "content": "A title"}
-        if not self._commands:
-            return {"role": "assistant", "content": "It is done."}
-        self.calls += 1
-        arguments = json.dumps(_arguments(shell, self._commands.pop(0)))
-        function: FunctionCall = {"name": shell["function"]["name"], "arguments": arguments}
-        call: ToolCall = {"id": f"call_{self.calls}", "type": "function", "function": function}
-        return {"role": "assistant", "content": "", "tool_calls": [call]}
-
-    def _shell(self, tools: list[Tool]) -> Tool | None:
-        by_name = {tool["function"]["name"]: tool for tool in tools}
-        return next((by_name[name] for name in SHELLS if name in by_name), None)
-
-
-def _arguments(tool: Tool, command: str) -> dict[str, object]:
-    """Arguments of a tool that runs a command: what it requires, and nothing else."""
-    schema = tool["function"]["parameters"]
-    properties = schema["properties"]
-    name = next(one for one in ("command", "cmd") if one in properties)
-    is_list = properties[name].get("type") == "array"
-    others = {one: "work" for one in schema.get("required", []) if one != name}
-    return {**others, name: ["bash", "-c", command] if is_list else command}
-
-
-async def play(bench: Bench, name: str, policy: Coding) -> Episode:
+async def play(bench: Bench, name: str, policy: Coder) -> Episode:
     """One episode of an agent."""
     bench.policy._reply = policy
     agent = AgentConfig.model_validate({"type": "cli", "name": name})
@@ -107,7 +63,7 @@ async def test_an_agent_unmodified_solves_a_task_inside_the_sandbox(
     bench.live = shipped()
     await bench.restart()
     ends = [MINIS_END] if name == "mini-swe-agent" else []
-    policy = Coding(bench, ["\n".join(TASK.solution), *ends])
+    policy = Coder(bench, ["\n".join(TASK.solution), *ends])
     episode = await play(bench, name, policy)
     assert (episode.stop_reason, episode.reward) == (StopReason.TERMINATED, 1.0), episode.error
     assert policy.calls == 1 + len(ends)

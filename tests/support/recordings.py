@@ -11,8 +11,8 @@ from typing import Any
 from clawrl_gym.config import LiveConfig, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Message
+from clawrl_gym.gateway.dialects.table import DIALECTS
 from clawrl_gym.gateway.wire.requests import ChatRequest
-from tests.support.chat_form import chat_form
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "openclaw"
 NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))
@@ -37,9 +37,11 @@ class Recording:
 
 def recorded(name: str, folder: Path = FOLDER) -> Recording:
     told = json.loads((folder / f"{name}.json").read_text())
-    body = chat_form(told.get("path", "/v1/chat/completions"), told["body"])
-    messages = ChatRequest.model_validate(body).plain_messages()
-    return Recording(told["headers"], body, messages, told.get("reply"))
+    dialect = DIALECTS[told.get("path", "/v1/chat/completions")]
+    request = dialect.read(told["body"])
+    assert isinstance(request.fields, ChatRequest)
+    messages = request.fields.plain_messages()
+    return Recording(told["headers"], request.body, messages, told.get("reply"))
 
 
 def conversation(folder: str) -> list[Recording]:
