@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clawrl_gym.agents.cli.recipe import AGENT_FOLDER, Guest, Recipe, python_inside, python_prefix
+from clawrl_gym.agents.cli.recipe import AGENT_FOLDER, PYTHON_FOLDER, Guest, Recipe
 from clawrl_gym.agents.cli.recipes import RECIPES
 from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.errors import ConfigError
@@ -53,8 +53,7 @@ def mounts_of(name: str, say: Callable[[str], None] = _silent) -> dict[str, str]
     """Folders of a known agent by their paths inside; it is installed where it is missing."""
     mounts = {AGENT_FOLDER: str(installed(name, say))}
     if RECIPES[name].packages == "pypi":
-        python = python_prefix()
-        mounts[python_inside(python)] = str(python)
+        mounts[PYTHON_FOLDER] = str(Path(sys.base_prefix).resolve())
     return mounts
 
 

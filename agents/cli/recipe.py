@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import platform
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
 AGENT_FOLDER = "/opt/clawrl/agent"
 """Where a sandbox has the agent."""
+PYTHON_FOLDER = "/opt/clawrl/python"
 HOME = "/tmp/clawrl-agent"
 """Where an agent keeps its own files; emptied before each start, and gone after the episode."""
 KEY = "inside-a-sandbox"
@@ -86,7 +85,7 @@ def start_of(recipe: Recipe, *, port: int, model: str, instruction: str, workdir
     names = {
         "base_url": f"{origin}/v1", "origin": origin, "model": model, "agent": AGENT_FOLDER,
         "home": HOME, "workdir": workdir, "arch": _ARCH.get(platform.machine(), "x64"),
-        "node": f"{AGENT_FOLDER}/node_modules/.bin/node", "python": f"{python_inside(python_prefix())}/bin/python3",
+        "node": f"{AGENT_FOLDER}/node_modules/.bin/node", "python": f"{PYTHON_FOLDER}/bin/python3",
     }  # fmt: skip
     env = _env_of(origin, model) | {name: filled(text, names) for name, text in recipe.env.items()}
     # Filled in last: what looks like a name in a task's text is the text's own.
@@ -100,17 +99,6 @@ def start_of(recipe: Recipe, *, port: int, model: str, instruction: str, workdir
     )
     files = {f"{HOME}/{name}": filled(text, names) for name, text in recipe.files.items()}
     return Start(script, {**files, f"{HOME}/task": instruction, f"{HOME}/start": script})
-
-
-def python_prefix() -> Path:
-    """Folder of the Python that runs this."""
-    return Path(sys.base_prefix).resolve()
-
-
-def python_inside(prefix: Path) -> str:
-    """Where a sandbox has it: a Python of one's own finds its library by its path, and the system's
-    must not take the place of a container's own files."""
-    return "/opt/clawrl/python" if prefix.parent == Path("/") else str(prefix)
 
 
 def filled(text: str, names: Mapping[str, str]) -> str:

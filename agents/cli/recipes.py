@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from clawrl_gym.agents.cli.recipe import KEY, Recipe, Room
+from clawrl_gym.agents.cli.recipe import KEY, PYTHON_FOLDER, Recipe, Room
 
 _LARGE = Room(memory_mb=2048, disk_mb=256, pids=256)
 """For Node with its threads, and what the agent runs beside itself."""
@@ -169,12 +169,14 @@ _OPENCLAW = Recipe(
 _MINI_SWE_AGENT = Recipe(
     command=(
         "{python}", "-I", "-c",
-        "import sys; sys.path.insert(0, '{agent}/site'); "
+        "import os, sys; del os.environ['LD_LIBRARY_PATH']; "
+        "sys.path.insert(0, '{agent}/site'); "
         "from minisweagent.run.mini import app; app()",
         "--yolo", "--exit-immediately", "--model", "openai/{model}",
         "--output", "{home}/trajectory.json", "--task", "{instruction}",
     ),
     env={
+        "LD_LIBRARY_PATH": f"{PYTHON_FOLDER}/lib",  # until it has begun, and not for what it runs
         "MSWEA_CONFIGURED": "true",
         "MSWEA_COST_TRACKING": "ignore_errors",
         "MSWEA_GLOBAL_CONFIG_DIR": "{home}",
