@@ -1,7 +1,8 @@
 """Agents installed once in this user's cache, from their lock files, for sandboxes to show.
 
-Nothing of a package runs while it is installed (no install scripts), every file is checked against
-the lock's digest, and a folder is whole or not there at all.
+No install script of a package runs, every file is checked against the lock's digest, and a folder
+is whole or not there at all. An agent that must be started once before its folder is read-only says
+so in its recipe.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from clawrl_gym.agents.cli.recipe import AGENT_FOLDER, PYTHON_FOLDER, Guest, Recipe
+from clawrl_gym.agents.cli.recipe import AGENT_FOLDER, PYTHON_FOLDER, Guest, Recipe, filled
 from clawrl_gym.agents.cli.recipes import RECIPES
 from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.errors import ConfigError
@@ -90,6 +91,10 @@ def _install(name: str, lock: Path, folder: Path) -> None:
     shutil.copytree(lock.parent, part)
     try:
         _run(name, _npm(part) if RECIPES[name].packages == "npm" else _pip(lock, part), part)
+        names = {"agent": str(part), "node": str(part / "node_modules/.bin/node")}
+        completing = [filled(text, names) for text in RECIPES[name].completed_by]
+        if completing:
+            _run(name, completing, part, {"HOME": str(part), "PATH": os.defpath})
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -114,11 +119,13 @@ def _pip(lock: Path, folder: Path) -> list[str]:
             "--target", str(folder / "site"), "-r", str(lock)]  # fmt: skip
 
 
-def _run(name: str, command: list[str], folder: Path) -> None:
+def _run(name: str, command: list[str], folder: Path, env: Mapping[str, str] | None = None) -> None:
+    """`env`: all variables; None: those of this process."""
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_INSTALL_S, check=False
-        )
+            command, cwd=folder, env=env, capture_output=True, text=True, timeout=_INSTALL_S,
+            check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise OSError(f"no end within {_INSTALL_S:.0f} s") from error
     if done.returncode != 0:

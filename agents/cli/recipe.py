@@ -50,6 +50,9 @@ class Recipe:
     """Contents of files below {home}."""
     packages: Literal["npm", "pypi"] | None = None
     """Registry of its packages; None: nothing is installed."""
+    completed_by: tuple[str, ...] = ()
+    """Command that completes an installation, run once in its folder; of its names only {agent} and
+    {node} are filled in."""
     room: Room = Room()
 
 

@@ -138,6 +138,7 @@ _OPENCLAW = Recipe(
         "{node}", "{agent}/node_modules/openclaw/openclaw.mjs", "agent", "--local",
         "--session-id", "episode", "--message", "{instruction}",
     ),
+    completed_by=("{node}", "{agent}/node_modules/openclaw/openclaw.mjs", "--version"),
     env={"OPENCLAW_STATE_DIR": "{home}", "OPENCLAW_CONFIG_PATH": "{home}/openclaw.json"},
     files={
         "openclaw.json": """\
