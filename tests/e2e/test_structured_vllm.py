@@ -42,8 +42,8 @@ FORMS: dict[str, tuple[Structured, tuple[str, ...]]] = {
     "choice": (Structured.of("guided_choice", "choice", [*CHOICES]), CHOICES),
     "regex": (Structured.of("structured_outputs", "regex", "[ab]{2,3}c"), PAIRS),
     "json": (
-        Structured.of("response_format", "json", {"enum": [*CHOICES, 7]}),
-        (*(json.dumps(one) for one in CHOICES), "7"),
+        Structured.of("response_format", "json", {"enum": [*CHOICES]}),
+        tuple(json.dumps(one) for one in CHOICES),
     ),
     "grammar": (
         Structured.of("structured_outputs", "grammar", 'root ::= "x" | "x" "y" | "xyz"'),
