@@ -13,7 +13,7 @@ from clawrl_gym.core.types import Turn
 from clawrl_gym.inference.vllm.client import PolicyClient
 from tests.e2e.test_gateway_vllm import Rig
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 MODEL = "policy"
 WORDS = "copy the file a.txt to b.csv and print its first lines then count words of every log"
@@ -119,7 +119,7 @@ def test_streamed_turns_have_vllms_own_ids(
 ) -> None:
     """The prompt is what vLLM's converter of the dialect makes of it; ids and log-probs are, to
     the last bit, what its own route samples by the same seed."""
-    count = 1000 if request.config.getoption("--nightly", default=False) else 25
+    count = 1000 if request.config.getoption("nightly") else 25
 
     async def check() -> None:
         policy = rig.fleet.of("reference")
@@ -136,4 +136,4 @@ def test_streamed_turns_have_vllms_own_ids(
             assert turn.logprobs_T == own_logprobs
             assert turn.versions_T == [0] * len(turn.sampled_ids_T)
 
-    loop.run_until_complete(asyncio.wait_for(check(), 1200))
+    loop.run_until_complete(asyncio.wait_for(check(), 3000))
