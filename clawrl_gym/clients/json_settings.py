@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import ConfigError
@@ -50,7 +50,7 @@ def _write(settings: JsonObject) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-def _leaves(entries: Mapping[str, Json], way: Way = ()) -> Iterator[tuple[Way, Json]]:
+def _leaves(entries: Json, way: Way = ()) -> Iterator[tuple[Way, object]]:
     for key, value in entries.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, (*way, key))
@@ -67,7 +67,7 @@ def _get(settings: Json, way: Way) -> object:
     return found
 
 
-def _set(settings: JsonObject, way: Way, value: Json) -> None:
+def _set(settings: JsonObject, way: Way, value: object) -> None:
     *parents, last = way
     inner = settings
     for done, key in enumerate(parents, start=1):
@@ -81,7 +81,7 @@ def _set(settings: JsonObject, way: Way, value: Json) -> None:
 def _restore(settings: JsonObject, way: Way, old: object) -> None:
     """Set the old value, or delete the entry and the objects that held nothing else."""
     if old is not _ABSENT:
-        _set(settings, way, old)  # type: ignore[arg-type]  # it was read from JSON
+        _set(settings, way, old)
         return
     *parents, last = way
     holder = _get(settings, tuple(parents))

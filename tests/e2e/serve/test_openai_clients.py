@@ -11,7 +11,8 @@ from typing import Any
 import openai
 import pytest
 
-from tests.e2e.openclaw_client import beside_packages, node
+from tests.e2e.npm_packages import node
+from tests.e2e.openclaw_client import beside_packages
 from tests.e2e.serving import Serving
 
 pytestmark = [pytest.mark.vllm, pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
