@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from clawrl_gym.core.types import Turn
 from clawrl_gym.inference.vllm.client import PolicyClient
 from tests.e2e.test_gateway_vllm import Rig
+from tests.support.tiny_models import TEMPLATE
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -87,6 +89,13 @@ def responses_of(draw: random.Random) -> tuple[str, Any]:
 DIALECTS = {"chat": chat_of, "messages": messages_of, "responses": responses_of}
 
 
+STRICT = (
+    "{%- for message in messages %}{% if message.role == 'system' and not loop.first %}"
+    "{{ raise_exception('the system message comes first') }}{% endif %}{% endfor %}"
+) + TEMPLATE
+"""As Qwen3.5's."""
+
+
 async def streamed(rig: Rig, session: str, route: str, body: Any) -> Turn:
     async with rig.http.post(f"/sessions/{session}/v1/{route}", json=body) as answer:
         told = await answer.text()
@@ -137,3 +146,33 @@ def test_streamed_turns_have_vllms_own_ids(
             assert turn.versions_T == [0] * len(turn.sampled_ids_T)
 
     loop.run_until_complete(asyncio.wait_for(check(), 3000))
+
+
+@pytest.fixture
+def strict_rig(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path, STRICT)
+    try:
+        loop.run_until_complete(rig.start())
+        yield rig
+    finally:
+        loop.run_until_complete(rig.stop())
+
+
+def test_reminders_in_the_middle_reach_a_template_that_wants_them_first(
+    strict_rig: Rig, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Claude Code writes system messages between others; vLLM's own converter is the referee."""
+
+    async def check() -> None:
+        policy = strict_rig.fleet.of("reference")
+        assert isinstance(policy, PolicyClient)
+        route, body = messages_of(random.Random(1))
+        body["messages"] += [
+            {"role": "system", "content": "Be brief."}, {"role": "user", "content": "go on"}
+        ]  # fmt: skip
+        body = {"model": policy._model, **body}
+        turn = await streamed(strict_rig, "reminded", route, body | {"stream": True})
+        assert turn.prompt_ids_T == await rendered_by_vllm(policy, route, body)
+        assert [message["role"] for message in turn.messages][-2:] == ["system", "user"]
+
+    loop.run_until_complete(asyncio.wait_for(check(), 300))

@@ -21,7 +21,7 @@ from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.inference.servers import PolicyServers
 from clawrl_gym.store import Store
 from tests.e2e.served import processes_of
-from tests.support.tiny_models import make_random_model
+from tests.support.tiny_models import TEMPLATE, make_random_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
@@ -33,8 +33,8 @@ TOOLS = [{"type": "function", "function": {"name": "shell", "parameters": {"type
 class Rig:
     """vLLM with random weights, the gateway before it, and a client."""
 
-    def __init__(self, folder: Path) -> None:
-        self.model = make_random_model(folder, max_len=1024)
+    def __init__(self, folder: Path, template: str = TEMPLATE) -> None:
+        self.model = make_random_model(folder, max_len=1024, template=template)
         self.servers = PolicyServers(CONFIG, self.model, folder / "serving", folder, lambda _: None)
         self.store = Store.open(folder / "run")
 

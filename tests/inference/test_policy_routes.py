@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.inference.models.shipped import shipped_dir
-from clawrl_gym.inference.vllm.middleware import PolicyRoutes
+from clawrl_gym.inference.vllm.middleware import PolicyRoutes, with_system_first
 from tests.inference.test_reply_parser import Halves, Letters, result
 
 pytest.importorskip("starlette")
@@ -57,6 +57,11 @@ def _detokenized(
 
 
 FAKES: dict[str, dict[str, Any]] = {
+    "entrypoints.anthropic.serving": {
+        "AnthropicServingMessages": SimpleNamespace(
+            _should_merge_inline_system=lambda renderer: renderer.wants_system_first
+        )
+    },
     "entrypoints.scale_out.token_in_token_out.protocol": {"GenerateRequest": Asked},
     "entrypoints.serve.engine.protocol": {"ErrorResponse": Refused},
     "entrypoints.openai.chat_completion.protocol": {"ChatCompletionRequest": Asked},
@@ -92,6 +97,7 @@ class Renderer:
         self.chats: list[Any] = []
         self.texts: list[str] = []
         self.refuses = False
+        self.wants_system_first = False
 
     def get_tokenizer(self) -> Any:
         return TOKENIZER
@@ -227,6 +233,31 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> Vllm:
 
 def with_ids(*ids: int, **more: Any) -> dict[str, Any]:
     return {"generate": {**GENERATE, "token_ids": list(ids)}, "parse": False, **more}
+
+
+async def test_a_template_that_wants_the_system_message_first_gets_it_so(vllm: Vllm) -> None:
+    said = [("user", "b"), ("system", "c"), ("user", "e")]
+    chat = {"messages": [{"role": role, "content": text} for role, text in said]}
+    vllm.renderer.wants_system_first = True
+    await vllm.ask("render", {"chat": chat})
+    assert [message["content"] for message in vllm.renderer.chats[-1].messages] == ["c", "b", "e"]
+
+
+@pytest.mark.parametrize(
+    ("roles", "merged"),
+    [("suau", "suau"), ("u", "u"), ("su", "su"), ("susa", "Sua"), ("us", "Su"), ("ssu", "Su")],
+)
+def test_system_messages_are_one_at_the_beginning(roles: str, merged: str) -> None:
+    names = {"s": "system", "u": "user", "a": "assistant"}
+    messages = [{"role": names[role], "content": f"{role}{at}"} for at, role in enumerate(roles)]
+    first = with_system_first(messages)
+    assert [message["role"][0] for message in first] == [*merged.lower()]
+    if "S" in merged:
+        assert first[0]["content"] == "".join(
+            message["content"] for message in messages if message["role"] == "system"
+        )
+    else:
+        assert first == messages
 
 
 async def test_a_reply_to_ids_is_what_was_sampled(vllm: Vllm) -> None:

@@ -487,8 +487,8 @@ async def write_database(folder: Path) -> None:
 
 def _told(turn: Turn) -> tuple[object, ...]:
     """All of a turn but what a database of before does not know."""
-    *told, temperature, untrainable, turn_id = astuple(turn)
-    assert (temperature, untrainable) == (None, "")
+    *told, temperature, untrainable, stop_text, answer_id, turn_id = astuple(turn)
+    assert (temperature, untrainable, stop_text, answer_id) == (None, "", None, "")
     return (*told, turn_id)
 
 

@@ -23,6 +23,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
+from functools import cached_property
 from typing import Any, TypeVar
 
 from clawrl_gym.inference.models.special_tokens import SpecialTokenMask, Tokenizer
@@ -275,6 +276,8 @@ class RouteHandlers:
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
         masks: dict[str, str] = {}
+        if self._system_first:
+            chat = chat | {"messages": with_system_first(chat["messages"])}
         texts = {name: chat[name] for name in _TEXTS if name in chat}
         request = _chat_request(chat | self._masked(texts, masks))
         urls = urls_of(chat["messages"])
@@ -295,6 +298,14 @@ class RouteHandlers:
             return RenderedPrompt(self._plain_ids(prompt["prompt"], masks), None)
         return RenderedPrompt([*prompt["prompt_token_ids"]], None)
 
+    @cached_property
+    def _system_first(self) -> bool:
+        """Whether the chat template refuses a system message behind others, as vLLM finds out."""
+        from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
+
+        merges: bool = AnthropicServingMessages._should_merge_inline_system(self._renderer)
+        return merges
+
     def _masked(self, json_value: T, masks: dict[str, str]) -> T:
         return json_value if self._specials is None else self._specials.mask(json_value, masks)
 
@@ -308,6 +319,17 @@ class RouteHandlers:
         limit = self._renderer.model_config.max_model_len
         if len(ids) >= limit:
             raise ValueError(f"got {len(ids)} tokens, the maximum context length is {limit}")
+
+
+def with_system_first(messages: list[Event]) -> list[Event]:
+    """The messages with all system messages in one at the beginning, joined as vLLM joins them.
+    Some clients, Claude Code among them, remind a policy in the middle of a conversation."""
+    system = [message for message in messages if message["role"] == "system"]
+    if not system or system == messages[:1]:
+        return messages
+    text = "".join(message["content"] or "" for message in system)
+    others = [message for message in messages if message["role"] != "system"]
+    return [{"role": "system", "content": text}, *others]
 
 
 async def _unless_gone(handler: Handler, body: Event, request: Request) -> Event | None:
