@@ -101,7 +101,7 @@ class Message(TypedDict, total=False):
 class TemplateOptions(TypedDict, total=False):
     """Inputs of a chat template beside messages and tools."""
 
-    tool_choice: str
+    tool_choice: str | JsonObject
     parallel_tool_calls: bool
     chat_template_kwargs: dict[str, object]
     reasoning_effort: str

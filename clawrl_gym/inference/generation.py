@@ -17,6 +17,7 @@ from clawrl_gym.core.types import (
     Message,
     ToolCall,
 )
+from clawrl_gym.inference.structured import Structured
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Sampling:
     bad_words: tuple[str, ...] = ()
     min_tokens: int = 0
     """No end before so many."""
+    structured: Structured | None = None
+    """The form that it is sampled in; None: any."""
 
     @property
     def untrainable(self) -> str:
@@ -67,13 +70,17 @@ class Sampling:
             "bad_words": bool(self.bad_words),
             "min_tokens": self.min_tokens > 0,
         }
-        return " ".join(name for name, is_changed in changed.items() if is_changed)
+        names = [name for name, is_changed in changed.items() if is_changed]
+        return " ".join(names if self.structured is None else [*names, self.structured.field])
 
     @property
     def changed(self) -> JsonObject:
-        """As plain values: temperature, `top_p`, `max_tokens`, and what is not as usual."""
+        """As plain values: temperature, `top_p`, `max_tokens`, and what is not as usual; a form by
+        the name of the field that asks for it."""
         values = {setting.name: getattr(self, setting.name) for setting in fields(self)}
-        return {
+        form = values.pop("structured")
+        in_form = {} if form is None else {form.field: form.value}
+        return in_form | {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()
             if name not in _USUAL or value != _USUAL[name]
@@ -83,7 +90,8 @@ class Sampling:
     def can_go_on(self) -> bool:
         """Whether another server can continue a reply as the first one would have: it takes what
         was sampled for a part of the prompt, which these settings do not look at."""
-        return not (self.presence_penalty or self.frequency_penalty or self.bad_words)
+        looks_back = self.presence_penalty or self.frequency_penalty or self.bad_words
+        return not (looks_back or self.structured)
 
     def after(self, sampled: int) -> Sampling:
         """For the rest of a reply, with other random numbers than those that are used up."""

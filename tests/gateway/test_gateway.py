@@ -322,7 +322,7 @@ async def test_a_request_that_vllm_refuses_is_not_asked_again(bench: Bench) -> N
         ({"n": 2}, "n=2, expected none: one reply a request"),
         (
             {"tool_choice": "required"},
-            "tool_choice='required', expected none: replies are sampled freely",
+            "tool_choice: got 'required' and no tools, expected tools to call",
         ),
         ({"logprobs": True}, "logprobs=True, expected none: log-probs are recorded"),
         ({"stop": ["x"] * 17}, "17 stop texts"),

@@ -67,7 +67,7 @@ def test_every_field_of_openai_and_vllm_is_decided_on() -> None:
 def test_a_field_has_one_fate() -> None:
     honoured = ChatRequest.model_fields.keys() | CompletionRequest.model_fields.keys()
     assert REFUSED.keys() & WITHOUT_EFFECT == set()
-    assert REFUSED.keys() & honoured == {"tool_choice"}, "of this one some values are honoured"
+    assert REFUSED.keys() & honoured == set()
     assert WITHOUT_EFFECT & honoured == set()
 
 
@@ -80,20 +80,18 @@ WANTED: dict[str, Any] = {
     "logprobs": True, "media_io_kwargs": {"a": {}}, "mm_payload": "none",
     "mm_processor_kwargs": {"a": 1}, "modalities": ["text", "audio"], "moderation": {"model": "m"},
     "n": 2, "prompt_embeds": "x", "prompt_logprobs": 0,
-    "repetition_detection": {"max_pattern_size": 3}, "response_format": {"type": "json_object"},
+    "repetition_detection": {"max_pattern_size": 3},
     "return_mm_kwargs": True, "return_prompt_text": True, "return_token_ids": True,
     "return_token_offsets": True, "return_tokens_as_token_ids": True,
     "routed_experts_prompt_start": 3, "spaces_between_special_tokens": False,
-    "structured_outputs": {"regex": "a"}, "suffix": "x", "thinking_token_budget": 10,
-    "tool_choice": "required", "top_logprobs": 2, "truncate_prompt_tokens": 10,
+    "suffix": "x", "thinking_token_budget": 10, "top_logprobs": 2, "truncate_prompt_tokens": 10,
     "truncation_side": "left", "use_beam_search": True, "verbosity": "low",
     "vllm_xargs": {"a": 1}, "watermarking": True, "web_search_options": {},
 }  # fmt: skip
 """A value of each refused field that asks for something."""
 OF_OTHER_SERVERS = (
     "do_sample", "dry_multiplier", "dynatemp_range", "ebnf", "epsilon_cutoff", "eta_cutoff",
-    "extra_body", "format", "generation_config", "grammar", "guided_choice",
-    "guided_decoding_backend", "guided_grammar", "guided_json", "guided_regex",
+    "extra_body", "format", "generation_config", "grammar", "guided_decoding_backend",
     "guided_whitespace_pattern", "json_schema", "logit_processors", "logits_processors",
     "maxTokens", "max_completion_length", "max_length", "max_new_tokens", "max_output_tokens",
     "mirostat", "n_predict", "no_repeat_ngram_size", "num_beams", "num_predict", "options",
@@ -120,25 +118,19 @@ async def test_what_is_not_offered_is_refused_by_name(bench: Bench, name: str, p
         assert REFUSED[name].why in answer["error"]["message"]
     assert bench.policy.samplings == []
     for neutral in (None, *REFUSED[name].neutral):
-        if path == CHAT or name != "tool_choice":
-            status, answer, headers = await bench.post(path, asked | {name: neutral})
-            assert (status, headers.get("X-Without-Effect")) == (200, None), answer
+        status, answer, headers = await bench.post(path, asked | {name: neutral})
+        assert (status, headers.get("X-Without-Effect")) == (200, None), answer
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}),
-        ("tool_choice", {"type": "function", "function": {"name": "f"}}),
-        ("tool_choice", {"type": "allowed_tools"}),
         ("logprobs", 0),
         ("logprobs", 1),
         ("n", True),
         ("n", 0),
         ("echo", 1),
-        ("response_format", "json"),
         ("length_penalty", 0),
-        ("structured_outputs", {}),
         ("best_of", "2"),
     ],
 )
@@ -298,6 +290,10 @@ async def test_what_the_template_reads_is_handed_to_it(bench: Bench) -> None:
         ({"allowed_token_ids": [3]}, "allowed_token_ids"),
         ({"bad_words": ["x"]}, "bad_words"),
         ({"min_tokens": 3}, "min_tokens"),
+        ({"response_format": {"type": "text"}}, ""),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"structured_outputs": {"regex": "a+"}, "top_k": 3}, "top_k structured_outputs"),
+        ({"guided_choice": ["a", "b"]}, "guided_choice"),
         ({"temperature": 0, "top_p": 0.5, "top_k": 3}, "temperature top_p top_k"),
     ],
 )
@@ -325,6 +321,7 @@ async def test_a_turn_says_by_what_it_cannot_be_trained_on(
         ({"presence_penalty": 0.5}, False),
         ({"frequency_penalty": 0.5}, False),
         ({"bad_words": ["x"]}, False),
+        ({"response_format": {"type": "json_object"}}, False),
     ],
 )
 async def test_a_reply_goes_on_elsewhere_only_where_its_settings_stay_right(

@@ -25,7 +25,7 @@ class Asked(SimpleNamespace):
 
     def __init__(self, **fields: Any) -> None:
         usual = {"tools": None, "tool_choice": None, "parallel_tool_calls": None, "stream": False}
-        super().__init__(**usual | {"skips": False, "rest": None} | fields)
+        super().__init__(**usual | {"skips": False, "rest": None, "form": None} | fields)
 
 
 class Refused:

@@ -87,7 +87,8 @@ class Halves:
         self.read: list[str] = []
 
     def adjust_request(self, request: Any) -> Any:
-        return SimpleNamespace(skip_special_tokens=request.skips)
+        wishes = {"skip_special_tokens": request.skips, "structured_outputs": request.form}
+        return SimpleNamespace(**wishes)
 
     def set_prompt_token_ids(self, ids: list[int]) -> None:
         self.prompt_ids = ids
@@ -138,7 +139,7 @@ class Spelled(ReplyParser):
 
 
 def reader(**request: Any) -> tuple[Spelled, Any, list[Halves]]:
-    wishes = {"tools": ["t"], "tool_choice": "required", "skips": True, "rest": None}
+    wishes = {"tools": ["t"], "tool_choice": "auto", "skips": True, "rest": None, "form": None}
     asked = SimpleNamespace(**wishes | {"parallel_tool_calls": None} | request)
     made: list[Halves] = []
     renderer: Any = SimpleNamespace(
@@ -156,13 +157,19 @@ def replayed(text: str, one: Spelled | None = None, **how: Any) -> list[Event]:
 
 
 def test_a_call_that_is_demanded_is_read_like_one_that_is_allowed() -> None:
-    _, asked, (parser,) = reader()
+    tagged = SimpleNamespace(json=None, structural_tag="...")
+    assert reader(tool_choice="required", form=tagged)[1].tool_choice == "auto"
+    plain_json = SimpleNamespace(json={"type": "array"}, structural_tag=None)
+    assert reader(tool_choice="required", form=plain_json)[1].tool_choice == "required"
+    with pytest.raises(ValueError, match="cannot, expected tool_choice 'auto'"):
+        reader(tool_choice="required")
+    _, asked, (parser,) = reader(tool_choice=None)
     assert asked.tool_choice == "auto"
     assert parser.arguments == (
         ("tokenizer", ["t"]), {"chat_template_kwargs": {"think": True}, "model_config": "model"},
     )  # fmt: skip
     assert reader(tool_choice="none")[1].tool_choice == "none"
-    assert reader(tools=None)[1].tool_choice == "required"
+    assert reader(tools=None, tool_choice=None)[1].tool_choice is None
     assert [reader(skips=skips)[0].skips_special for skips in (True, False)] == [True, False]
 
 

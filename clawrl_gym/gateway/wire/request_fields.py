@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from clawrl_gym.gateway.wire.refusals import Refusal
 
-_FREE = "replies are sampled freely and never forced into a form"
+_FORM = "a form is sent as response_format or structured_outputs"
 _LOGPROBS = "log-probs are recorded with the turn and not sent"
 _IDS = "token ids are recorded with the turn and not sent"
 _TEMPLATE = "the prompt is the chat template's, ready for a reply"
@@ -28,9 +28,8 @@ _OTHER_NAMES = {
     "topP": "top_p",
 }  # fmt: skip
 _OTHER_FORMS = (
-    "guided_choice", "guided_decoding_backend", "guided_grammar", "guided_json", "guided_regex",
-    "guided_whitespace_pattern", "grammar", "json_schema", "regex", "ebnf", "structural_tag",
-    "format",
+    "guided_decoding_backend", "guided_whitespace_pattern", "grammar", "json_schema", "regex",
+    "ebnf", "structural_tag", "format",
 )  # fmt: skip
 _OTHER_SAMPLERS = {
     "do_sample": True, "dry_multiplier": 0, "dynatemp_range": 0, "epsilon_cutoff": 0,
@@ -83,7 +82,6 @@ REFUSED: Mapping[str, Refused] = {
     "prompt_embeds": Refused("a prompt is text or token ids"),
     "prompt_logprobs": Refused(_LOGPROBS),
     "repetition_detection": Refused("a reply ends by itself, its stop texts or its length"),
-    "response_format": Refused(_FREE, ({"type": "text"},)),
     "return_mm_kwargs": Refused(_IDS, (False,)),
     "return_prompt_text": Refused("the prompt is not repeated", (False,)),
     "return_token_ids": Refused(_IDS, (False,)),
@@ -91,10 +89,8 @@ REFUSED: Mapping[str, Refused] = {
     "return_tokens_as_token_ids": Refused(_IDS, (False,)),
     "routed_experts_prompt_start": Refused(_ENGINE, (0,)),
     "spaces_between_special_tokens": Refused("the text is the engine's own", (True,)),
-    "structured_outputs": Refused(_FREE),
     "suffix": Refused("text is only written after the prompt", ("",)),
-    "thinking_token_budget": Refused(_FREE),
-    "tool_choice": Refused(f"{_FREE}: send 'auto' or 'none'", ("auto", "none")),
+    "thinking_token_budget": Refused("a thought ends by itself or with the reply"),
     "top_logprobs": Refused(_LOGPROBS, (0,)),
     "truncate_prompt_tokens": Refused("a prompt that does not fit is refused, never cut"),
     "truncation_side": Refused("a prompt that does not fit is refused, never cut"),
@@ -105,7 +101,7 @@ REFUSED: Mapping[str, Refused] = {
     "web_search_options": Refused("the gateway searches nothing"),
     # what other servers, and earlier releases of vLLM, sample by
     **{name: Refused(f"send it as {ours}") for name, ours in _OTHER_NAMES.items()},
-    **dict.fromkeys(_OTHER_FORMS, Refused(_FREE, ("",))),
+    **dict.fromkeys(_OTHER_FORMS, Refused(_FORM, ("",))),
     **{
         name: Refused("no such sampler is offered", (neutral,))
         for name, neutral in _OTHER_SAMPLERS.items()

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from reprlib import Repr
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated, Literal, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from clawrl_gym.config import SamplingConfig
 from clawrl_gym.core.text import read_json, valid_escapes
@@ -33,6 +41,18 @@ from clawrl_gym.gateway.wire.request_fields import (
     WITHOUT_EFFECT,
     refuse_fields,
 )
+from clawrl_gym.gateway.wire.structured import (
+    NamedTool,
+    ResponseFormat,
+    StructuredOutputs,
+    ToolChoice,
+    check_settings,
+    forced_call,
+    guided_forms,
+    one_of,
+    response_form,
+    vllm_forms,
+)
 from clawrl_gym.gateway.wire.wire_messages import (
     WireMessage,
     as_tool_messages,
@@ -40,6 +60,7 @@ from clawrl_gym.gateway.wire.wire_messages import (
     function_of,
 )
 from clawrl_gym.inference.generation import Sampling
+from clawrl_gym.inference.structured import Structured
 
 MOST_MESSAGES = 16_384
 LONGEST_REPLY = 2**31 - 1
@@ -137,6 +158,12 @@ class GenerationRequest(Fields):
     allowed_token_ids: TokenIds | None = None
     bad_words: list[str] | None = Field(None, max_length=1024)
     skip_special_tokens: bool | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: str | JsonObject | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
     session_id: str | None = None
     turn_type: str | None = None
     session_done: bool | int | str | None = None
@@ -158,9 +185,32 @@ class GenerationRequest(Fields):
             raise ValueError("expected words that are not empty")
         return words
 
+    @model_validator(mode="after")
+    def _has_one_form(self) -> Self:
+        form = self.structured
+        if form is not None:
+            check_settings(form, {
+                "allowed_token_ids": self.allowed_token_ids, "bad_words": self.bad_words,
+                "min_tokens": self.min_tokens, "ignore_eos": self.ignore_eos,
+            })  # fmt: skip
+        return self
+
     @classmethod
     def check_offered(cls, body: object) -> None:
         refuse_fields(body)
+
+    @property
+    def structured(self) -> Structured | None:
+        """The form that the reply is sampled in. Raises Refusal (400)."""
+        return one_of(self._forms())
+
+    def _forms(self) -> Iterator[Structured]:
+        yield from response_form(self.response_format)
+        yield from vllm_forms(self.structured_outputs)
+        yield from guided_forms({
+            "json": self.guided_json, "regex": self.guided_regex, "choice": self.guided_choice,
+            "grammar": self.guided_grammar,
+        })  # fmt: skip
 
     @property
     def unread(self) -> list[str]:
@@ -197,6 +247,7 @@ class GenerationRequest(Fields):
             min_tokens=self.min_tokens or 0,
             ignore_eos=bool(self.ignore_eos),
             skip_special_tokens=self.skip_special_tokens is not False,
+            structured=self.structured,
         )
 
 
@@ -208,7 +259,7 @@ class ChatRequest(GenerationRequest):
     )
     max_completion_tokens: int | None = Field(None, ge=1, le=LONGEST_REPLY)
     tools: list[JsonObject] | None = Field(None, max_length=_MOST_TOOLS)
-    tool_choice: Literal["auto", "none"] | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: JsonObject | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
@@ -229,6 +280,13 @@ class ChatRequest(GenerationRequest):
             function_of(tool)
         return tools
 
+    @field_validator("tool_choice", mode="before")
+    @classmethod
+    def _known(cls, choice: object) -> object:
+        if not isinstance(choice, dict) and choice not in (None, "auto", "none", "required"):
+            raise ValueError("expected 'auto', 'none', 'required' or a tool by its name")
+        return choice
+
     @field_validator("chat_template_kwargs")
     @classmethod
     def _not_deep(cls, kwargs: JsonObject | None) -> JsonObject | None:
@@ -242,7 +300,8 @@ class ChatRequest(GenerationRequest):
     def unread(self) -> list[str]:
         of_messages = {name for message in self.messages for name in message.unread}
         is_strict = any(function_of(tool).get("strict") for tool in self.tools or [])
-        of_tools = ["tools.function.strict"] if is_strict else []
+        is_free = self.structured is None
+        of_tools = ["tools.function.strict"] if is_strict and is_free else []
         return [*super().unread, *of_tools, *sorted(of_messages)]
 
     @property
@@ -258,7 +317,8 @@ class ChatRequest(GenerationRequest):
         if self.tools is not None:
             body["tools"] = cast(list[Tool], self.tools)  # each has been checked
         if self.tool_choice is not None:
-            body["tool_choice"] = self.tool_choice
+            named = self.tool_choice
+            body["tool_choice"] = named.model_dump() if isinstance(named, NamedTool) else named
         if self.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = self.parallel_tool_calls
         if self.chat_template_kwargs is not None:
@@ -268,6 +328,12 @@ class ChatRequest(GenerationRequest):
         if self.documents is not None:
             body["documents"] = self.documents
         return body
+
+    def _forms(self) -> Iterator[Structured]:
+        yield from super()._forms()
+        call = forced_call(self.tool_choice, self.tools)
+        if call is not None:
+            yield call
 
     def sampling(self, default: SamplingConfig) -> Sampling:
         newer = self.max_completion_tokens

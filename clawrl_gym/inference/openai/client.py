@@ -258,14 +258,17 @@ class _Said:
 
 def _settings(sampling: Sampling) -> JsonObject:
     """Sampling settings in the API's words. Raises RequestError naming what it has no word for."""
-    changed = sampling.changed
+    changed, form = sampling.changed, sampling.structured
+    in_form = None if form is None else form.for_openai
+    if form is not None and in_form is not None:
+        del changed[form.field]
     foreign = sorted(changed.keys() - _PASSED_ON)
     if foreign:
         raise RequestError(
             f"got {', '.join(foreign)}, which the engine behind this gateway, a server of the "
             "OpenAI API (policy.engine=openai), cannot be asked for: leave it out"
         )
-    return changed
+    return changed | (in_form or {})
 
 
 def _logprobs_of(choice: Any) -> list[float | None]:

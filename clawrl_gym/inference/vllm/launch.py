@@ -66,6 +66,8 @@ def command(
     argv += ["--scheduler-cls", "clawrl_gym.inference.vllm.scheduler.make"]
     argv += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
     argv += ["--generation-config", "vllm", "--enable-prefix-caching"]
+    # vLLM has one backend for all, that of the first form: another's features would be ignored
+    argv += ["--structured-outputs-config", json.dumps({"backend": "xgrammar"})]
     argv += ["--worker-extension-cls", "clawrl_gym.inference.vllm.worker_extension.Reload"]
     argv += ["--middleware", "clawrl_gym.inference.vllm.middleware.PolicyRoutes"]
     argv += [

@@ -162,6 +162,7 @@ class RouteHandlers:
         steps = EngineEvents(self._engine.output_processor, reader, text)
         async with aclosing(outputs):
             async for result in outputs:
+                _check_form(generate, result)
                 event = steps.event(result)
                 if event is not None:
                     yield event
@@ -179,13 +180,17 @@ class RouteHandlers:
         return generate | {"token_ids": prompt.ids}, prompt
 
     def _reader(self, body: Event, generate: Event) -> ReplyParser | None:
-        """Parser of a reply that is about to be generated; None where the text is all there is."""
-        if not body["parse"]:
-            return None
+        """Parser of a reply that is about to be generated; None where the text is all there is. A
+        form that is asked for begins where vLLM would begin it."""
         params: Event = generate["sampling_params"]
-        request = _chat_request(body["chat"])
+        form = {name: params[name] for name in ("structured_outputs",) if name in params}
+        if not body["parse"]:
+            generate |= {"reasoning_ended": True} if form else {}
+            return None
+        request = _chat_request(body["chat"] | form)
         request.skip_special_tokens = params.get("skip_special_tokens", True)
         reader = ReplyParser(self._renderer, request, generate["token_ids"])
+        reader.constrain(generate)
         params["skip_special_tokens"] = reader.skips_special
         return reader
 
@@ -227,6 +232,7 @@ class RouteHandlers:
         if isinstance(result, ErrorResponse):
             refusal: Event = result.model_dump()
             return refusal
+        _check_form(generate, result)
         reply = whole_reply(result)
         if reader is not None:
             stop = reply["stop_reason"]
@@ -321,6 +327,16 @@ async def _last_of(
     """The engine's last output, which of a request that is not streamed is the only one."""
     results = [result async for result in outputs]
     return results[-1]
+
+
+def _check_form(generate: Event, result: RequestOutput) -> None:
+    """Raise ValueError for a form that the engine could not keep to: it would not another time."""
+    has_form = "structured_outputs" in generate["sampling_params"]
+    if has_form and result.outputs[0].finish_reason == "error":
+        raise ValueError(
+            "got a form (response_format, structured_outputs or tool_choice) that no reply can "
+            "take, or that is too large to be kept to: the engine's log says why"
+        )
 
 
 async def _replayed(

@@ -9,6 +9,7 @@ too, and what it reads otherwise is noted.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import secrets
@@ -48,17 +49,19 @@ class ReplyParser:
     def __init__(
         self, renderer: OnlineRenderer, request: ChatCompletionRequest, prompt_ids: list[int]
     ) -> None:
-        """A call that the client demands is read like one that it allows: the policy is sampled as
-        it is, and never forced into a form."""
-        if request.tools and request.tool_choice != "none":
-            request.tool_choice = "auto"
+        """A call that the client demands is read like one that it allows, in the policy's syntax;
+        where vLLM demands it as plain JSON, vLLM reads it."""
         self._renderer = renderer
         self._request = request
         self._prompt_ids = prompt_ids
         self._tokenizer = renderer.renderer.get_tokenizer()
-        self._may_call = bool(request.tools) and request.tool_choice == "auto"
-        tool_parser = getattr(getattr(renderer.parser, "tool_parser_cls", None), "__name__", "")
-        self._format = FORMATS.get(tool_parser) if self._may_call else None
+        self._may_call = bool(request.tools) and request.tool_choice != "none"
+        is_forced = self._may_call and request.tool_choice not in (None, "auto")
+        self._forced = request.tool_choice if is_forced else None
+        is_json = is_forced and self._adjusted.structured_outputs.json is not None
+        if self._may_call and not is_json:
+            request.tool_choice = "auto"
+        self._format = FORMATS.get(self._parser_name) if self._may_call and not is_json else None
         self._parser = self._new_parser(reads_calls=self._may_call and self._format is None)
         self._text = ""
         self._ids: list[int] = []
@@ -72,8 +75,27 @@ class ReplyParser:
     @cached_property
     def skips_special(self) -> bool:
         """Whether the text must come without special tokens; some parsers look for them."""
-        skips: bool = self._whole_parser.adjust_request(self._request).skip_special_tokens
+        skips: bool = self._adjusted.skip_special_tokens
         return skips
+
+    def constrain(self, generate: Event) -> None:
+        """Have the engine sample in the form that is asked for, from where vLLM begins it: behind
+        the reasoning."""
+        params: Event = generate["sampling_params"]
+        if self._forced is None and "structured_outputs" not in params:
+            return
+        form = self._adjusted.structured_outputs
+        params["structured_outputs"] = {
+            name: value
+            for name, value in vars(form).items()
+            if value is not None and not name.startswith("_")
+        }
+        generate["reasoning_ended"] = self._adjusted.resolve_reasoning_ended(
+            self._whole_parser, self._prompt_ids
+        )
+        if getattr(self._renderer.parser, "reasoning_parser_cls", None) is not None:
+            kwargs = self._renderer.effective_chat_template_kwargs(self._request)
+            generate["reasoning_parser_kwargs"] = {"chat_template_kwargs": kwargs}
 
     def text(self, stop: Sequence[str] = (), min_tokens: int = 0) -> ReplyText:
         """The text of a reply that is about to be read."""
@@ -107,6 +129,26 @@ class ReplyParser:
             if not text.is_stopped:
                 steps = text.next(token, says_nothing=at > visible, is_last=is_last)
             yield self.read(steps, last=is_last)
+
+    @property
+    def _parser_name(self) -> str:
+        """Name of the class of vLLM's tool parser; empty where there is none."""
+        return getattr(getattr(self._renderer.parser, "tool_parser_cls", None), "__name__", "")
+
+    @cached_property
+    def _adjusted(self) -> ChatCompletionRequest:
+        """The request as vLLM changes it for its engine. Raises ValueError where a call that is
+        demanded would not be."""
+        if self._forced is None:
+            return self._whole_parser.adjust_request(self._request)
+        request = self._whole_parser.adjust_request(copy.copy(self._request))
+        if getattr(request, "structured_outputs", None) is None:
+            raise ValueError(
+                "got a tool_choice that demands a call, which "
+                f"{self._parser_name or 'a policy without policy.tool_parser'} cannot, expected "
+                "tool_choice 'auto' or 'none'"
+            )
+        return request
 
     @cached_property
     def _whole_parser(self) -> Parser:

@@ -60,6 +60,9 @@ def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> JsonObj
     changed = sampling.changed
     params = {name: changed.pop(name) for name in ("temperature", "top_p", "max_tokens")}
     params["logprobs"] = 0  # of the sampled token only
+    if sampling.structured is not None:
+        del changed[sampling.structured.field]
+        changed |= sampling.structured.for_vllm
     changed.pop("logit_bias", None)
     bias = dict(sampling.logit_bias) | dict.fromkeys(unspoken, UNSPOKEN_BIAS)
     if bias:
