@@ -1,0 +1,47 @@
+"""pydantic-ai by the names of its models; its typed output is a tool that must be called."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from pydantic_ai import Agent
+from scenarios import COUNT, HELLO, MODEL, PLACE, SUM, Adder, Place, Result, play
+
+
+class Named:
+    def __init__(self, provider: str) -> None:
+        self.name: Any = f"{provider}:{MODEL}"
+
+    def chat(self) -> Result:
+        return {"text": Agent(self.name).run_sync(HELLO).output}
+
+    def stream(self) -> Result:
+        async def pieces() -> list[str]:
+            async with Agent(self.name).run_stream(COUNT) as result:
+                return [text async for text in result.stream_text(delta=True, debounce_by=None)]
+
+        return {"pieces": asyncio.run(pieces())}
+
+    def tools(self) -> Result:
+        adder = Adder()
+        agent = Agent(self.name)
+
+        @agent.tool_plain
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return adder(a, b)
+
+        text = agent.run_sync(SUM).output
+        return {"calls": adder.calls, "text": text}
+
+    def structured(self) -> Result:
+        place = Agent(self.name, output_type=Place).run_sync(PLACE).output
+        assert isinstance(place, Place)
+        return {"object": place.model_dump()}
+
+
+if __name__ == "__main__":
+    names = {"responses": "openai", "chat": "openai-chat", "messages": "anthropic"}
+    play(Named(names[sys.argv[1]]))

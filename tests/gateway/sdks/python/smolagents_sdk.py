@@ -1,0 +1,53 @@
+"""smolagents: its model of OpenAI servers and its agent that calls tools."""
+
+from __future__ import annotations
+
+import os
+
+from scenarios import COUNT, HELLO, MODEL, PLACE, SUM, Adder, Place, Result, play
+from smolagents import ChatMessage, LogLevel, MessageRole, OpenAIModel, ToolCallingAgent, tool
+
+
+def said(text: str) -> list[ChatMessage]:
+    return [ChatMessage(role=MessageRole.USER, content=text)]
+
+
+class Chat:
+    def __init__(self) -> None:
+        self.model = OpenAIModel(
+            MODEL, api_base=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"]
+        )
+
+    def chat(self) -> Result:
+        return {"text": self.model.generate(said(HELLO)).content}
+
+    def stream(self) -> Result:
+        deltas = self.model.generate_stream(said(COUNT))
+        return {"pieces": [delta.content for delta in deltas if delta.content]}
+
+    def tools(self) -> Result:
+        adder = Adder()
+
+        @tool
+        def add(a: int, b: int) -> int:
+            """Add two numbers.
+
+            Args:
+                a: The first.
+                b: The second.
+            """
+            return adder(a, b)
+
+        agent = ToolCallingAgent([add], self.model, verbosity_level=LogLevel.OFF)
+        return {"text": agent.run(SUM), "calls": adder.calls}
+
+    def structured(self) -> Result:
+        schema = {"name": "Place", "schema": Place.model_json_schema(), "strict": True}
+        wanted = {"type": "json_schema", "json_schema": schema}
+        reply = self.model.generate(said(PLACE), response_format=wanted)
+        assert isinstance(reply.content, str)
+        return {"object": Place.model_validate_json(reply.content).model_dump()}
+
+
+if __name__ == "__main__":
+    play(Chat())
