@@ -40,6 +40,8 @@ class Library:
     """Name of the dialect."""
     note: str = ""
     """How it is told to speak this one, where it is not its default."""
+    base_path: str = ""
+    """What it wants behind the address of Messages."""
 
     @property
     def is_python(self) -> bool:
@@ -79,7 +81,7 @@ LIBRARIES = (
     Library("@anthropic-ai/sdk", "anthropic_sdk.mjs", "messages"),
     Library("@openai/agents", "agents_sdk.mjs", "responses"),
     Library("@ai-sdk/openai", "ai_sdk.mjs", "responses"),
-    Library("@ai-sdk/anthropic", "ai_sdk.mjs", "messages"),
+    Library("@ai-sdk/anthropic", "ai_sdk.mjs", "messages", "base URL with `/v1`", "/v1"),
     Library("@ai-sdk/openai-compatible", "ai_sdk.mjs", "chat"),
 )
 
@@ -165,7 +167,7 @@ async def play(library: Library, folder: Path) -> Played:
     await bench.start()
     try:
         async with _outside(strangers) as proxy:
-            printed = await _run(command, _environment(bench, proxy, folder), folder)
+            printed = await _run(command, _environment(library, bench, proxy, folder), folder)
         conversations = [await _conversation(bench, row.id) for row in await bench.store.sessions()]
         dialects = {dialect_of(route).name for route, _ in bench.gateway.stats.answers}
         unread = set(bench.gateway._replies._named)
@@ -193,14 +195,14 @@ def _command(library: Library, folder: Path) -> list[str]:
     return [node(), str(scripts / library.script), library.dialect]
 
 
-def _environment(bench: Bench, proxy: str, folder: Path) -> dict[str, str]:
+def _environment(library: Library, bench: Bench, proxy: str, folder: Path) -> dict[str, str]:
     """All that a script knows. What it would ask of anybody else goes to the proxy."""
     return {
         "PATH": os.defpath,
         "HOME": str(folder),
         "OPENAI_BASE_URL": f"{bench.url}/v1",
         "OPENAI_API_KEY": bench.gateway.key,
-        "ANTHROPIC_BASE_URL": bench.url,
+        "ANTHROPIC_BASE_URL": bench.url + library.base_path,
         "ANTHROPIC_API_KEY": bench.gateway.key,
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it fetches a list of prices
         "HTTP_PROXY": proxy,

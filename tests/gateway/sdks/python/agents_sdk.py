@@ -14,8 +14,14 @@ def agent(**more: Any) -> Agent[None]:
 
 
 class Responses:
+    def __init__(self, loop: asyncio.Runner) -> None:
+        self.loop = loop
+
+    def run(self, asked: Agent[None], text: str) -> Any:
+        return self.loop.run(Runner.run(asked, text)).final_output
+
     def chat(self) -> Result:
-        return {"text": Runner.run_sync(agent(), HELLO).final_output}
+        return {"text": self.run(agent(), HELLO)}
 
     def stream(self) -> Result:
         async def pieces() -> list[str]:
@@ -23,7 +29,7 @@ class Responses:
             raw = [event.data async for event in events if event.type == "raw_response_event"]
             return [data.delta for data in raw if data.type == "response.output_text.delta"]
 
-        return {"pieces": asyncio.run(pieces())}
+        return {"pieces": self.loop.run(pieces())}
 
     def tools(self) -> Result:
         adder = Adder()
@@ -33,15 +39,16 @@ class Responses:
             """Add two numbers."""
             return adder(a, b)
 
-        result = Runner.run_sync(agent(tools=[add]), SUM)
-        return {"calls": adder.calls, "text": result.final_output}
+        text = self.run(agent(tools=[add]), SUM)
+        return {"calls": adder.calls, "text": text}
 
     def structured(self) -> Result:
-        place = Runner.run_sync(agent(output_type=Place), PLACE).final_output
+        place = self.run(agent(output_type=Place), PLACE)
         assert isinstance(place, Place)
         return {"object": place.model_dump()}
 
 
 if __name__ == "__main__":
     set_tracing_disabled(True)
-    play(Responses())
+    with asyncio.Runner() as loop:
+        play(Responses(loop))
