@@ -7,8 +7,8 @@ request and, one message on, that of its reply. A later request that runs throug
 from the turn, however often the same words were said elsewhere.
 
 Clients hand our replies back altered: other white space, no reasoning, arguments written as other
-JSON, other call ids, calls as text, None for an empty text. Messages are therefore compared by what they say.
-System messages take no part: their tails change from turn to turn.
+JSON, other call ids, calls as text, None for an empty text. Messages are therefore compared by what
+they say. System messages take no part: their tails change from turn to turn.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from tests.support.locked import node, node_modules_of, python_of
 
 SCRIPTS = Path(__file__).parent / "sdks"
 PYTHON, JAVASCRIPT = SCRIPTS / "python", SCRIPTS / "javascript"
+PYTHON_LOCK, JAVASCRIPT_LOCK = PYTHON / "requirements.txt", JAVASCRIPT / "package-lock.json"
 SCENARIOS = ("chat", "stream", "tools", "structured")
 PLACE = {"name": "Bern", "people": 134000, "languages": ["German", "French"]}
 _TIMEOUT_S = 90
@@ -55,11 +56,11 @@ class Library:
     def version(self) -> str:
         """As locked."""
         if self.is_python:
-            lock = (PYTHON / "requirements.txt").read_text()
+            lock = PYTHON_LOCK.read_text()
             found = re.search(rf"^{re.escape(self.package)}==(\S+)", lock, re.MULTILINE)
             assert found, f"{self.package} is not in the lock"
             return found[1]
-        lock = (JAVASCRIPT / "package-lock.json").read_text()
+        lock = JAVASCRIPT_LOCK.read_text()
         return str(json.loads(lock)["packages"][f"node_modules/{self.package}"]["version"])
 
 
@@ -158,6 +159,12 @@ def script(bench: Bench) -> None:
     bench.policy.is_one_by_one = True  # a stream has several pieces
 
 
+def install() -> None:
+    """What all scripts need. Raises what is wrong where that cannot be had."""
+    python_of(PYTHON_LOCK)
+    node_modules_of(JAVASCRIPT_LOCK)
+
+
 async def play(library: Library, folder: Path) -> Played:
     """Run the library's script against a gateway of its own."""
     command = await asyncio.to_thread(_command, library, folder)
@@ -187,11 +194,10 @@ async def _conversation(bench: Bench, session: str) -> Conversation:
 def _command(library: Library, folder: Path) -> list[str]:
     """How the script is started; what it needs is installed first."""
     if library.is_python:
-        lock = PYTHON / "requirements.txt"
-        return [str(python_of(lock)), str(PYTHON / library.script), library.dialect]
+        return [str(python_of(PYTHON_LOCK)), str(PYTHON / library.script), library.dialect]
     scripts = folder / "scripts"  # node looks for packages beside the file that imports them
     shutil.copytree(JAVASCRIPT, scripts)
-    (scripts / "node_modules").symlink_to(node_modules_of(JAVASCRIPT / "package-lock.json"))
+    (scripts / "node_modules").symlink_to(node_modules_of(JAVASCRIPT_LOCK))
     return [node(), str(scripts / library.script), library.dialect]
 
 

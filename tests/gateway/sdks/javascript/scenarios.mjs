@@ -2,7 +2,7 @@
 // A script runs with the library's own settings: addresses and keys come from the environment.
 import { z } from "zod";
 
-export const MODEL = "tiny";
+export const MODEL = "policy";
 export const HELLO = "Say hello.";
 export const COUNT = "Count to three.";
 export const SUM = "What is 2 plus 3?";

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from agents import Agent, Runner, function_tool, set_tracing_disabled
 from scenarios import COUNT, HELLO, MODEL, PLACE, SUM, Adder, Place, Result, play
+
+from agents import Agent, Runner, function_tool, set_tracing_disabled
 
 
 def agent(**more: Any) -> Agent[None]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-MODEL = "tiny"
+MODEL = "policy"
 HELLO = "Say hello."
 COUNT = "Count to three."
 SUM = "What is 2 plus 3?"

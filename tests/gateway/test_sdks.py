@@ -1,0 +1,75 @@
+"""Libraries that people call models with, unchanged, in front of the gateway; and their table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.core.pictures import text_of
+from tests.gateway.sdk_clients import EXPECTED, LIBRARIES, SCENARIOS, Library, Played, play
+from tests.gateway.sdk_table import on_page, table
+
+pytestmark = [pytest.mark.sdks, pytest.mark.slow, pytest.mark.timeout(600)]
+EACH = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
+
+
+@pytest.fixture(scope="module")
+def plays() -> dict[Library, Played]:
+    """What has been played so far."""
+    return {}
+
+
+async def played(plays: dict[Library, Played], library: Library, folder: Path) -> Played:
+    if library not in plays:
+        plays[library] = await play(library, folder)
+    return plays[library]
+
+
+@EACH
+async def test_it_gets_what_it_asks_for(
+    library: Library, plays: dict[Library, Played], tmp_path: Path
+) -> None:
+    found = await played(plays, library, tmp_path)
+    for scenario in SCENARIOS:
+        assert found.works(scenario), (found.results[scenario], EXPECTED[scenario])
+    assert found.dialects == {library.dialect}
+
+
+@EACH
+async def test_its_conversations_are_recorded_as_they_were(
+    library: Library, plays: dict[Library, Played], tmp_path: Path
+) -> None:
+    found = await played(plays, library, tmp_path)
+    said = [[turn.kind for turn in talk.turns] for talk in found.conversations]
+    assert said == [["main"], ["main"], ["main", "main"], ["main"]]  # in the order of SCENARIOS
+    chat, stream, tools, structured = found.conversations
+    assert text_of(chat.turns[0].reply) == EXPECTED["chat"]["text"]
+    assert text_of(stream.turns[0].reply) == EXPECTED["stream"]["text"]
+    calling, answering = tools.turns
+    (called,) = calling.reply["tool_calls"]
+    assert (called["function"]["name"], called["function"]["arguments"]) == (
+        "add",
+        '{"a": 2, "b": 3}',
+    )
+    before = calling.prompt_ids_T + calling.sampled_ids_T
+    assert answering.prompt_ids_T[: len(before)] == before
+    (result,) = tools.next_states[0] or []
+    assert text_of(result).removeprefix("Observation:\n") == "5"
+    assert tools.next_states[1] is None
+    assert [talk.next_states for talk in (chat, stream, structured)] == [[None]] * 3
+
+
+@EACH
+async def test_it_asks_nobody_else(
+    library: Library, plays: dict[Library, Played], tmp_path: Path
+) -> None:
+    assert (await played(plays, library, tmp_path)).strangers == []
+
+
+async def test_the_page_shows_what_was_found(plays: dict[Library, Played], tmp_path: Path) -> None:
+    found = {
+        library: await played(plays, library, tmp_path / str(at))
+        for at, library in enumerate(LIBRARIES)
+    }
+    assert on_page() == table(found), "PYTHONPATH=. python -m tests.gateway.sdk_table writes it"
