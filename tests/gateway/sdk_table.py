@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from clawrl_gym.core.files.files import replace_text
@@ -16,13 +16,16 @@ from tests.gateway.sdk_clients import LIBRARIES, SCENARIOS, Library, Played, pla
 PAGE = Path(__file__).parents[2] / "docs" / "sdks.md"
 _BEGIN, _END = "<!-- played -->\n\n", "\n<!-- end -->"
 _DIALECTS = {"chat": "chat completions", "responses": "Responses", "messages": "Messages"}
-_HEAD = "| library | version | dialect | chat | streaming | tools | structured output | without effect |"
+_HEAD = (
+    "library", "version", "dialect", "chat", "streaming", "tools", "structured output",
+    "without effect",
+)  # fmt: skip
 
 
 def table(plays: Mapping[Library, Played]) -> str:
     """A row for each library."""
     rows = [_row(library, played) for library, played in plays.items()]
-    return "\n".join([_HEAD, "|---|---|---|---|---|---|---|---|", *rows]) + "\n"
+    return "\n".join([_line(_HEAD), f"|{'---|' * len(_HEAD)}", *rows]) + "\n"
 
 
 def on_page() -> str:
@@ -40,6 +43,10 @@ def _row(library: Library, played: Played) -> str:
         *("yes" if played.works(scenario) else "no" for scenario in SCENARIOS),
         ", ".join(f"`{name}`" for name in sorted(played.unread)) or "-",
     ]
+    return _line(cells)
+
+
+def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
