@@ -1,6 +1,6 @@
 """Libraries that people call models with, unchanged from their packages, before a scripted policy.
 
-Each is played once by its script in `sdks/`, which prints what the library made of four scenarios.
+Each is played once by its script in `sdks/`, which prints what the library made of five scenarios.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.locked import node, node_modules_of, python_of
 SCRIPTS = Path(__file__).parent / "sdks"
 PYTHON, JAVASCRIPT = SCRIPTS / "python", SCRIPTS / "javascript"
 PYTHON_LOCK, JAVASCRIPT_LOCK = PYTHON / "requirements.txt", JAVASCRIPT / "package-lock.json"
-SCENARIOS = ("chat", "stream", "tools", "structured")
+SCENARIOS = ("chat", "stream", "tools", "streamed_tools", "structured")
 PLACE = {"name": "Bern", "people": 134000, "languages": ["German", "French"]}
 _TIMEOUT_S = 90
 
@@ -114,32 +114,36 @@ class Played:
         if scenario == "stream":  # in pieces, of whatever length
             pieces = cast(list[str], result.get("pieces") or [])
             return len(pieces) > 1 and "".join(pieces) == EXPECTED["stream"]["text"]
+        if "calls" in result:  # made at the same time, in whatever order
+            calls = cast(list[dict[str, int]], result["calls"])
+            result = {**result, "calls": sorted(calls, key=lambda call: call["a"])}
         return result == EXPECTED[scenario]
 
 
+SUMS: list[Json] = [{"a": 2, "b": 3}, {"a": 4, "b": 5}]
 EXPECTED: Mapping[str, JsonObject] = {
     "chat": {"text": "Hello there."},
     "stream": {"text": "One, two, three."},
-    "tools": {"calls": [{"a": 2, "b": 3}], "text": "It is 5."},
+    "tools": {"calls": SUMS, "text": "They are 5 and 9."},
+    "streamed_tools": {"calls": SUMS, "text": "They are 5 and 9."},
     "structured": {"object": PLACE},
 }
 
 
-def call(name: str, arguments: Json) -> Message:
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    return cast(
-        Message,
-        {
-            "role": "assistant",
-            "content": None,
-            "reasoning_content": "A tool does it.",
-            "tool_calls": [{"type": "function", "function": function}],
-        },
-    )
+def calling(name: str, *arguments: Json, content: str | None = None) -> Message:
+    """A reply that calls a tool once with each."""
+    functions = [{"name": name, "arguments": json.dumps(one)} for one in arguments]
+    reply = {
+        "role": "assistant",
+        "content": content,
+        "reasoning_content": "A tool does it.",
+        "tool_calls": [{"type": "function", "function": function} for function in functions],
+    }
+    return cast(Message, reply)
 
 
 def script(bench: Bench) -> None:
-    """Have the policy of `bench` answer the four questions; it calls a tool where one is offered
+    """Have the policy of `bench` answer the questions; it calls a tool where one is offered
     for the answer."""
 
     def reply(messages: list[Message]) -> Message | str:
@@ -150,10 +154,11 @@ def script(bench: Bench) -> None:
         if "Count to three." in asked:
             return "<thought>Three numbers.</thought>One, two, three."
         if "Bern" in asked:
-            return call(offered[0], PLACE) if offered else json.dumps(PLACE)
+            return calling(offered[0], PLACE) if offered else json.dumps(PLACE)
         if not any(message["role"] == "assistant" for message in messages):
-            return call("add", {"a": 2, "b": 3})
-        return call("final_answer", {"answer": "It is 5."}) if len(offered) > 1 else "It is 5."
+            return calling("add", *SUMS, content="I add them.")
+        said = "They are 5 and 9."
+        return calling("final_answer", {"answer": said}) if len(offered) > 1 else said
 
     bench.policy._reply = reply
     bench.policy.is_one_by_one = True  # a stream has several pieces

@@ -17,8 +17,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "sdks.md"
 _BEGIN, _END = "<!-- played -->\n\n", "\n<!-- end -->"
 _DIALECTS = {"chat": "chat completions", "responses": "Responses", "messages": "Messages"}
 _HEAD = (
-    "library", "version", "dialect", "chat", "streaming", "tools", "structured output",
-    "without effect",
+    "library", "version", "dialect", "chat", "streaming", "tools", "streamed tools",
+    "structured output", "without effect",
 )  # fmt: skip
 
 

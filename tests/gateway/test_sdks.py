@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from clawrl_gym.core.pictures import text_of
-from tests.gateway.sdk_clients import EXPECTED, LIBRARIES, SCENARIOS, Library, Played, play
+from tests.gateway.sdk_clients import EXPECTED, LIBRARIES, SCENARIOS, SUMS, Library, Played, play
 from tests.gateway.sdk_table import on_page, table
 
 pytestmark = [pytest.mark.sdks, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -42,22 +43,20 @@ async def test_its_conversations_are_recorded_as_they_were(
 ) -> None:
     found = await played(plays, library, tmp_path)
     said = [[turn.kind for turn in talk.turns] for talk in found.conversations]
-    assert said == [["main"], ["main"], ["main", "main"], ["main"]]  # in the order of SCENARIOS
-    chat, stream, tools, structured = found.conversations
+    assert said == [["main"], ["main"], ["main"] * 2, ["main"] * 2, ["main"]]  # as SCENARIOS
+    chat, stream, tools, streamed_tools, structured = found.conversations
     assert text_of(chat.turns[0].reply) == EXPECTED["chat"]["text"]
     assert text_of(stream.turns[0].reply) == EXPECTED["stream"]["text"]
-    calling, answering = tools.turns
-    (called,) = calling.reply["tool_calls"]
-    assert (called["function"]["name"], called["function"]["arguments"]) == (
-        "add",
-        '{"a": 2, "b": 3}',
-    )
-    before = calling.prompt_ids_T + calling.sampled_ids_T
-    assert answering.prompt_ids_T[: len(before)] == before
-    (result,) = tools.next_states[0] or []
-    assert text_of(result).removeprefix("Observation:\n") == "5"
-    assert tools.next_states[1] is None
     assert [talk.next_states for talk in (chat, stream, structured)] == [[None]] * 3
+    for talk in (tools, streamed_tools):
+        calling, answering = talk.turns
+        functions = [call["function"] for call in calling.reply["tool_calls"]]
+        assert functions == [{"name": "add", "arguments": json.dumps(one)} for one in SUMS]
+        before = calling.prompt_ids_T + calling.sampled_ids_T
+        assert answering.prompt_ids_T[: len(before)] == before
+        results = [text_of(message) for message in talk.next_states[0] or []]
+        assert "\n".join(results).removeprefix("Observation:\n") == "5\n9"
+        assert talk.next_states[1] is None
 
 
 @EACH

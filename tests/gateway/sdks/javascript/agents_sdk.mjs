@@ -1,10 +1,30 @@
 // OpenAI Agents SDK in its default mode, which is Responses; its tracing is off.
 import { Agent, run, setTracingDisabled, tool } from "@openai/agents";
-import { COUNT, HELLO, MODEL, PLACE, Place, SUM, Sum, adder, play } from "./scenarios.mjs";
+import {
+  COUNT,
+  HELLO,
+  MODEL,
+  PLACE,
+  Place,
+  STREAMED_SUM,
+  SUM,
+  Sum,
+  adder,
+  play,
+} from "./scenarios.mjs";
 
 setTracingDisabled(true);
 const agent = (more) =>
   new Agent({ name: "helper", instructions: "You help.", model: MODEL, ...more });
+
+async function runTools(question, stream) {
+  const { calls, add } = adder();
+  const description = "Add two numbers.";
+  const tools = [tool({ name: "add", description, parameters: Sum, execute: add })];
+  const result = await run(agent({ tools }), question, { stream });
+  if (stream) for await (const _ of result);
+  return { text: result.finalOutput, calls };
+}
 
 await play({
   async chat() {
@@ -17,12 +37,8 @@ await play({
     await result.completed;
     return { pieces };
   },
-  async tools() {
-    const { calls, add } = adder();
-    const description = "Add two numbers.";
-    const tools = [tool({ name: "add", description, parameters: Sum, execute: add })];
-    return { text: (await run(agent({ tools }), SUM)).finalOutput, calls };
-  },
+  tools: () => runTools(SUM, false),
+  streamed_tools: () => runTools(STREAMED_SUM, true),
   async structured() {
     return { object: (await run(agent({ outputType: Place }), PLACE)).finalOutput };
   },

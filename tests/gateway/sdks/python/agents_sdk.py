@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from scenarios import COUNT, HELLO, MODEL, PLACE, SUM, Adder, Place, Result, play
+from scenarios import COUNT, HELLO, MODEL, PLACE, STREAMED_SUM, SUM, Adder, Place, Result, play
 
-from agents import Agent, Runner, function_tool, set_tracing_disabled
+from agents import Agent, FunctionTool, Runner, function_tool, set_tracing_disabled
 
 
 def agent(**more: Any) -> Agent[None]:
     return Agent(name="helper", instructions="You help.", model=MODEL, **more)
+
+
+def offered(adder: Adder) -> FunctionTool:
+    @function_tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return adder(a, b)
+
+    return add
 
 
 class Responses:
@@ -34,14 +43,19 @@ class Responses:
 
     def tools(self) -> Result:
         adder = Adder()
-
-        @function_tool
-        def add(a: int, b: int) -> int:
-            """Add two numbers."""
-            return adder(a, b)
-
-        text = self.run(agent(tools=[add]), SUM)
+        text = self.run(agent(tools=[offered(adder)]), SUM)
         return {"calls": adder.calls, "text": text}
+
+    def streamed_tools(self) -> Result:
+        async def text(asked: Agent[None]) -> str:
+            result = Runner.run_streamed(asked, STREAMED_SUM)
+            async for _ in result.stream_events():
+                pass
+            return str(result.final_output)
+
+        adder = Adder()
+        said = self.loop.run(text(agent(tools=[offered(adder)])))
+        return {"calls": adder.calls, "text": said}
 
     def structured(self) -> Result:
         place = self.run(agent(output_type=Place), PLACE)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from anthropic import Anthropic
-from scenarios import COUNT, HELLO, MODEL, PLACE, SUM, SUM_SCHEMA, Adder, Place, Result, play
+from scenarios import (
+    COUNT,
+    HELLO,
+    MODEL,
+    PLACE,
+    STREAMED_SUM,
+    SUM,
+    SUM_SCHEMA,
+    Adder,
+    Place,
+    Result,
+    play,
+)
 
 
 def said(text: str) -> Any:
@@ -25,9 +38,19 @@ class Messages:
             return {"pieces": list(stream.text_stream)}
 
     def tools(self) -> Result:
-        add, asked = Adder(), said(SUM)
+        return self._tools(SUM, self.api.create)
+
+    def streamed_tools(self) -> Result:
+        def streamed(**asked: Any) -> Any:
+            with self.api.stream(**asked) as stream:
+                return stream.get_final_message()
+
+        return self._tools(STREAMED_SUM, streamed)
+
+    def _tools(self, question: str, create: Callable[..., Any]) -> Result:
+        add, asked = Adder(), said(question)
         asked["tools"] = [{"name": "add", "input_schema": SUM_SCHEMA}]
-        message = self.api.create(**asked)
+        message = create(**asked)
         results = [
             {"type": "tool_result", "tool_use_id": block.id, "content": str(add(**block.input))}
             for block in message.content
@@ -37,7 +60,7 @@ class Messages:
             {"role": "assistant", "content": message.content},
             {"role": "user", "content": results},
         ]
-        final = self.api.create(**asked)
+        final = create(**asked)
         text = "".join(block.text for block in final.content if block.type == "text")
         return {"calls": add.calls, "text": text}
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 import sys
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
 
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from scenarios import COUNT, HELLO, MODEL, PLACE, SUM, Adder, Place, Result, play
+from scenarios import COUNT, HELLO, MODEL, PLACE, STREAMED_SUM, SUM, Adder, Place, Result, play
 
 
 class ChatModel:
@@ -23,6 +28,15 @@ class ChatModel:
         return {"pieces": [chunk.text for chunk in self.model.stream(COUNT) if chunk.text]}
 
     def tools(self) -> Result:
+        return self._tools(SUM, lambda model, messages: model.invoke(messages))
+
+    def streamed_tools(self) -> Result:
+        def streamed(model: Runnable[Any, Any], messages: list[Any]) -> Any:
+            return reduce(operator.add, model.stream(messages))
+
+        return self._tools(STREAMED_SUM, streamed)
+
+    def _tools(self, text: str, reply: Callable[[Runnable[Any, Any], list[Any]], Any]) -> Result:
         adder = Adder()
 
         @tool
@@ -31,14 +45,14 @@ class ChatModel:
             return adder(a, b)
 
         bound = self.model.bind_tools([add])
-        question = HumanMessage(SUM)
-        calling = bound.invoke([question])
+        question = HumanMessage(text)
+        calling = reply(bound, [question])
         assert isinstance(calling, AIMessage)
         results = [
             ToolMessage(str(add.invoke(call["args"])), tool_call_id=call["id"])
             for call in calling.tool_calls
         ]
-        final = bound.invoke([question, calling, *results])
+        final = reply(bound, [question, calling, *results])
         return {"calls": adder.calls, "text": final.text}
 
     def structured(self) -> Result:

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import litellm
-from scenarios import COUNT, HELLO, MODEL, PLACE, SUM, SUM_SCHEMA, Adder, Place, Result, play
+from scenarios import (
+    COUNT,
+    HELLO,
+    MODEL,
+    PLACE,
+    STREAMED_SUM,
+    SUM,
+    SUM_SCHEMA,
+    Adder,
+    Place,
+    Result,
+    play,
+)
 
 
 def said(text: str) -> list[Any]:
@@ -28,14 +41,23 @@ class Completion:
         return {"pieces": [text for text in texts if text]}
 
     def tools(self) -> Result:
-        add, messages = Adder(), said(SUM)
+        return self._tools(SUM, litellm.completion)
+
+    def streamed_tools(self) -> Result:
+        def streamed(*asked: Any, **more: Any) -> Any:
+            return litellm.stream_chunk_builder([*litellm.completion(*asked, stream=True, **more)])
+
+        return self._tools(STREAMED_SUM, streamed)
+
+    def _tools(self, question: str, completion: Callable[..., Any]) -> Result:
+        add, messages = Adder(), said(question)
         tools = [{"type": "function", "function": {"name": "add", "parameters": SUM_SCHEMA}}]
-        calling = litellm.completion(self.model, messages, tools=tools).choices[0].message
+        calling = completion(self.model, messages, tools=tools).choices[0].message
         messages.append(calling)
         for call in calling.tool_calls or []:
             told = str(add(**json.loads(call.function.arguments)))
             messages.append({"role": "tool", "tool_call_id": call.id, "content": told})
-        final = litellm.completion(self.model, messages, tools=tools)
+        final = completion(self.model, messages, tools=tools)
         return {"calls": add.calls, "text": final.choices[0].message.content}
 
     def structured(self) -> Result:

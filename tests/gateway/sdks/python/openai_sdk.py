@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from openai import OpenAI
-from scenarios import COUNT, HELLO, MODEL, PLACE, SUM, SUM_SCHEMA, Adder, Place, Result, play
+from scenarios import (
+    COUNT,
+    HELLO,
+    MODEL,
+    PLACE,
+    STREAMED_SUM,
+    SUM,
+    SUM_SCHEMA,
+    Adder,
+    Place,
+    Result,
+    play,
+)
 
 STRICT = {**SUM_SCHEMA, "additionalProperties": False}
 
@@ -31,17 +44,26 @@ class Chat:
             return {"pieces": [event.delta for event in stream if event.type == "content.delta"]}
 
     def tools(self) -> Result:
-        add, messages = Adder(), said(SUM)
+        return self._tools(SUM, self.api.create)
+
+    def streamed_tools(self) -> Result:
+        def streamed(**asked: Any) -> Any:
+            with self.api.stream(**asked) as stream:
+                return stream.get_final_completion()
+
+        return self._tools(STREAMED_SUM, streamed)
+
+    def _tools(self, question: str, create: Callable[..., Any]) -> Result:
+        add, messages = Adder(), said(question)
         function = {"name": "add", "parameters": STRICT, "strict": True}
         asked: Any = {"model": MODEL, "tools": [{"type": "function", "function": function}]}
-        message = self.api.create(messages=messages, parallel_tool_calls=True, **asked)
-        calling = message.choices[0].message
-        messages.append(calling)
-        for call in calling.tool_calls or []:
+        reply = create(messages=messages, parallel_tool_calls=True, **asked).choices[0].message
+        messages.append(reply)
+        for call in reply.tool_calls or []:
             told = str(add(**json.loads(call.function.arguments)))
             messages.append({"role": "tool", "tool_call_id": call.id, "content": told})
-        text = self.api.create(messages=messages, **asked).choices[0].message.content
-        return {"calls": add.calls, "text": text}
+        final = create(messages=messages, **asked)
+        return {"calls": add.calls, "text": final.choices[0].message.content}
 
     def structured(self) -> Result:
         reply = self.api.parse(model=MODEL, messages=said(PLACE), response_format=Place)
@@ -63,10 +85,20 @@ class Responses:
         return {"pieces": [event.delta for event in deltas]}
 
     def tools(self) -> Result:
+        return self._tools(SUM, self.api.create)
+
+    def streamed_tools(self) -> Result:
+        def streamed(**asked: Any) -> Any:
+            with self.api.stream(**asked) as stream:
+                return stream.get_final_response()
+
+        return self._tools(STREAMED_SUM, streamed)
+
+    def _tools(self, question: str, create: Callable[..., Any]) -> Result:
         add = Adder()
         function = {"type": "function", "name": "add", "parameters": STRICT, "strict": True}
         asked: Any = {"model": MODEL, "tools": [function]}
-        response = self.api.create(input=SUM, **asked)
+        response = create(input=question, **asked)
         results: list[Any] = [
             {
                 "type": "function_call_output",
@@ -76,7 +108,7 @@ class Responses:
             for item in response.output
             if item.type == "function_call"
         ]
-        final = self.api.create(input=results, previous_response_id=response.id, **asked)
+        final = create(input=results, previous_response_id=response.id, **asked)
         return {"calls": add.calls, "text": final.output_text}
 
     def structured(self) -> Result:

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from pydantic_ai import Agent
-from scenarios import COUNT, HELLO, MODEL, PLACE, SUM, Adder, Place, Result, play
+from scenarios import COUNT, HELLO, MODEL, PLACE, STREAMED_SUM, SUM, Adder, Place, Result, play
 
 
 class Named:
@@ -26,6 +26,18 @@ class Named:
 
     def tools(self) -> Result:
         adder = Adder()
+        text = self._with(adder).run_sync(SUM).output
+        return {"calls": adder.calls, "text": text}
+
+    def streamed_tools(self) -> Result:
+        async def text(agent: Agent) -> str:
+            async with agent.run_stream(STREAMED_SUM) as result:
+                return await result.get_output()
+
+        adder = Adder()
+        return {"text": asyncio.run(text(self._with(adder))), "calls": adder.calls}
+
+    def _with(self, adder: Adder) -> Agent:
         agent = Agent(self.name)
 
         @agent.tool_plain
@@ -33,8 +45,7 @@ class Named:
             """Add two numbers."""
             return adder(a, b)
 
-        text = agent.run_sync(SUM).output
-        return {"calls": adder.calls, "text": text}
+        return agent
 
     def structured(self) -> Result:
         place = Agent(self.name, output_type=Place).run_sync(PLACE).output

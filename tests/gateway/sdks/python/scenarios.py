@@ -1,4 +1,4 @@
-"""The four scenarios that each script has a library play: what is asked, and what is printed.
+"""The five scenarios that each script has a library play: what is asked, and what is printed.
 
 A script runs with the library's own settings: the addresses and keys come from the environment.
 """
@@ -14,7 +14,8 @@ from pydantic import BaseModel
 MODEL = "policy"
 HELLO = "Say hello."
 COUNT = "Count to three."
-SUM = "What is 2 plus 3?"
+SUM = "What is 2 plus 3, and 4 plus 5?"
+STREAMED_SUM = "Add 2 to 3, and 4 to 5."
 PLACE = "Describe the city of Bern."
 SUM_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -42,7 +43,10 @@ class Client(Protocol):
         """`pieces`: those of the streamed reply to COUNT, without empty ones."""
 
     def tools(self) -> Result:
-        """`calls`: the tool's arguments; `text`: the reply to SUM after its result."""
+        """`calls`: the tool's arguments; `text`: the reply to SUM after its results."""
+
+    def streamed_tools(self) -> Result:
+        """The same for STREAMED_SUM, with all replies streamed."""
 
     def structured(self) -> Result:
         """`object`: the reply to PLACE as the library's typed object, made plain."""
@@ -50,12 +54,12 @@ class Client(Protocol):
 
 def play(client: Client) -> None:
     """Print one line of JSON for each scenario; one that fails says how, and the next goes on."""
-    for scenario in (client.chat, client.stream, client.tools, client.structured):
+    for name in ("chat", "stream", "tools", "streamed_tools", "structured"):
         try:
-            result = scenario()
+            result: Result = getattr(client, name)()
         except Exception:
             result = {"error": traceback.format_exc()[-1500:]}
-        print(json.dumps({"scenario": scenario.__name__, **result}), flush=True)
+        print(json.dumps({"scenario": name, **result}), flush=True)
 
 
 class Adder:

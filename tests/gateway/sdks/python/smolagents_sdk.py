@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from scenarios import COUNT, HELLO, MODEL, PLACE, SUM, Adder, Place, Result, play
+from scenarios import COUNT, HELLO, MODEL, PLACE, STREAMED_SUM, SUM, Adder, Place, Result, play
 from smolagents import ChatMessage, LogLevel, MessageRole, OpenAIModel, ToolCallingAgent, tool
 
 
@@ -26,6 +27,12 @@ class Chat:
         return {"pieces": [delta.content for delta in deltas if delta.content]}
 
     def tools(self) -> Result:
+        return self._tools(SUM)
+
+    def streamed_tools(self) -> Result:
+        return self._tools(STREAMED_SUM, stream_outputs=True)
+
+    def _tools(self, question: str, **more: Any) -> Result:
         adder = Adder()
 
         @tool
@@ -38,8 +45,8 @@ class Chat:
             """
             return adder(a, b)
 
-        agent = ToolCallingAgent([add], self.model, verbosity_level=LogLevel.OFF)
-        return {"text": agent.run(SUM), "calls": adder.calls}
+        agent = ToolCallingAgent([add], self.model, verbosity_level=LogLevel.OFF, **more)
+        return {"text": agent.run(question), "calls": adder.calls}
 
     def structured(self) -> Result:
         schema = {"name": "Place", "schema": Place.model_json_schema(), "strict": True}
