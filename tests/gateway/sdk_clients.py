@@ -43,6 +43,8 @@ class Library:
     """How it is told to speak this one, where it is not its default."""
     base_path: str = ""
     """What it wants behind the address of Messages."""
+    core: str = ""
+    """The package that it is a provider of."""
 
     @property
     def is_python(self) -> bool:
@@ -60,8 +62,11 @@ class Library:
             found = re.search(rf"^{re.escape(self.package)}==(\S+)", lock, re.MULTILINE)
             assert found, f"{self.package} is not in the lock"
             return found[1]
-        lock = JAVASCRIPT_LOCK.read_text()
-        return str(json.loads(lock)["packages"][f"node_modules/{self.package}"]["version"])
+        packages = json.loads(JAVASCRIPT_LOCK.read_text())["packages"]
+        version = str(packages[f"node_modules/{self.package}"]["version"])
+        if self.core:
+            version += f", `{self.core}` {packages[f'node_modules/{self.core}']['version']}"
+        return version
 
 
 LIBRARIES = (
@@ -81,9 +86,9 @@ LIBRARIES = (
     Library("openai", "openai_sdk.mjs", "responses", "`responses`"),
     Library("@anthropic-ai/sdk", "anthropic_sdk.mjs", "messages"),
     Library("@openai/agents", "agents_sdk.mjs", "responses"),
-    Library("@ai-sdk/openai", "ai_sdk.mjs", "responses"),
-    Library("@ai-sdk/anthropic", "ai_sdk.mjs", "messages", "base URL with `/v1`", "/v1"),
-    Library("@ai-sdk/openai-compatible", "ai_sdk.mjs", "chat"),
+    Library("@ai-sdk/openai", "ai_sdk.mjs", "responses", core="ai"),
+    Library("@ai-sdk/anthropic", "ai_sdk.mjs", "messages", base_path="/v1", core="ai"),
+    Library("@ai-sdk/openai-compatible", "ai_sdk.mjs", "chat", core="ai"),
 )
 
 
@@ -185,7 +190,7 @@ async def play(library: Library, folder: Path) -> Played:
         unread = set(bench.gateway._replies._named)
     finally:
         await bench.stop()
-    results = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    results = [json.loads(line) for line in printed.splitlines()]
     by_scenario = {result.pop("scenario"): result for result in results}
     return Played(by_scenario, conversations, dialects, unread, strangers)
 

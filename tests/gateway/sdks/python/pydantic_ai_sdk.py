@@ -6,7 +6,7 @@ import asyncio
 import sys
 from typing import Any
 
-from pydantic_ai import Agent
+from pydantic_ai import Agent, AgentRunResultEvent
 from scenarios import COUNT, HELLO, MODEL, PLACE, STREAMED_SUM, SUM, Adder, Place, Result, play
 
 
@@ -31,8 +31,11 @@ class Named:
 
     def streamed_tools(self) -> Result:
         async def text(agent: Agent) -> str:
-            async with agent.run_stream(STREAMED_SUM) as result:
-                return await result.get_output()
+            # `run_stream` would end with the text before the calls
+            async with agent.run_stream_events(STREAMED_SUM) as events:
+                *_, last = [event async for event in events]
+            assert isinstance(last, AgentRunResultEvent)
+            return str(last.result.output)
 
         adder = Adder()
         return {"text": asyncio.run(text(self._with(adder))), "calls": adder.calls}

@@ -6,7 +6,9 @@ A script runs with the library's own settings: the addresses and keys come from 
 from __future__ import annotations
 
 import json
+import sys
 import traceback
+from contextlib import redirect_stdout
 from typing import Any, Protocol
 
 from pydantic import BaseModel
@@ -56,7 +58,8 @@ def play(client: Client) -> None:
     """Print one line of JSON for each scenario; one that fails says how, and the next goes on."""
     for name in ("chat", "stream", "tools", "streamed_tools", "structured"):
         try:
-            result: Result = getattr(client, name)()
+            with redirect_stdout(sys.stderr):  # what the library itself prints
+                result: Result = getattr(client, name)()
         except Exception:
             result = {"error": traceback.format_exc()[-1500:]}
         print(json.dumps({"scenario": name, **result}), flush=True)
