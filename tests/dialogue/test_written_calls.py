@@ -59,3 +59,12 @@ def test_any_other_text_stays_what_it_is(content: str) -> None:
 def test_only_a_reply_is_read() -> None:
     message: Message = {**written("", {}), "role": "user"}
     assert with_calls(message) is message
+
+
+def test_what_an_agent_adds_to_code_is_left_out() -> None:
+    code = "I add them.\n<code>\nprint(2 + 3)\n"
+    reply: Message = {"role": "assistant", "content": code}
+    function = {"name": "python_interpreter", "arguments": "print(2 + 3)"}
+    calls = [{"id": "call_1", "type": "function", "function": function}]
+    returned: Message = {"role": "assistant", "content": f"{code}</code>\nCalling tools:\n{calls}"}
+    assert same_reply(returned, reply)

@@ -90,6 +90,8 @@ LIBRARIES = (
     Library("@ai-sdk/anthropic", "ai_sdk.mjs", "messages", base_path="/v1", core="ai"),
     Library("@ai-sdk/openai-compatible", "ai_sdk.mjs", "chat", core="ai"),
 )
+CODE_AGENT = Library("smolagents", "smolagents_code.py", "chat", "`CodeAgent`")
+"""Its steps are no calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,8 @@ class Played:
         return result == EXPECTED[scenario]
 
 
+ADDING = "Thought: I add them.\n<code>\nprint(add(2, 3))\nprint(add(4, 5))\n"
+"""A reply in code, as the policy's stop text `</code>` leaves it."""
 SUMS: list[Json] = [{"a": 2, "b": 3}, {"a": 4, "b": 5}]
 EXPECTED: Mapping[str, JsonObject] = {
     "chat": {"text": "Hello there."},
@@ -161,8 +165,10 @@ def script(bench: Bench) -> None:
         if "Bern" in asked:
             return calling(offered[0], PLACE) if offered else json.dumps(PLACE)
         if not any(message["role"] == "assistant" for message in messages):
-            return calling("add", *SUMS, content="I add them.")
+            return calling("add", *SUMS, content="I add them.") if offered else ADDING
         said = "They are 5 and 9."
+        if any("<code>" in text_of(message) for message in messages):
+            return f"Thought: that is all.\n<code>\nfinal_answer({said!r})\n"
         return calling("final_answer", {"answer": said}) if len(offered) > 1 else said
 
     bench.policy._reply = reply

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.pictures import text_of
-from tests.gateway.sdk_clients import EXPECTED, LIBRARIES, SCENARIOS, SUMS, Library, Played, play
+from tests.gateway.sdk_clients import (
+    ADDING,
+    CODE_AGENT,
+    EXPECTED,
+    LIBRARIES,
+    SCENARIOS,
+    SUMS,
+    Library,
+    Played,
+    play,
+)
 from tests.gateway.sdk_table import on_page, table
 
 pytestmark = [pytest.mark.sdks, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -57,6 +67,19 @@ async def test_its_conversations_are_recorded_as_they_were(
         results = [text_of(message) for message in talk.next_states[0] or []]
         assert "\n".join(results).removeprefix("Observation:\n") == "5\n9"
         assert talk.next_states[1] is None
+
+
+async def test_the_steps_of_an_agent_that_writes_code_are_one_conversation(tmp_path: Path) -> None:
+    found = await play(CODE_AGENT, tmp_path)
+    for at, scenario in ((2, "tools"), (3, "streamed_tools")):
+        assert found.works(scenario), found.results[scenario]
+        writing, ending = found.conversations[at].turns
+        assert text_of(writing.reply) == ADDING
+        before = writing.prompt_ids_T + writing.sampled_ids_T
+        assert ending.prompt_ids_T[: len(before)] == before
+        (result,) = found.conversations[at].next_states[0] or []
+        assert text_of(result).startswith("Observation:\nExecution logs:\n5\n9\n")
+    assert len(found.conversations) == len(SCENARIOS)
 
 
 @EACH

@@ -6,7 +6,15 @@ import os
 from typing import Any
 
 from scenarios import COUNT, HELLO, MODEL, PLACE, STREAMED_SUM, SUM, Adder, Place, Result, play
-from smolagents import ChatMessage, LogLevel, MessageRole, OpenAIModel, ToolCallingAgent, tool
+from smolagents import (
+    ChatMessage,
+    LogLevel,
+    MessageRole,
+    MultiStepAgent,
+    OpenAIModel,
+    ToolCallingAgent,
+    tool,
+)
 
 
 def said(text: str) -> list[ChatMessage]:
@@ -14,6 +22,8 @@ def said(text: str) -> list[ChatMessage]:
 
 
 class Chat:
+    agent: type[MultiStepAgent] = ToolCallingAgent
+
     def __init__(self) -> None:
         self.model = OpenAIModel(
             MODEL, api_base=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"]
@@ -45,7 +55,7 @@ class Chat:
             """
             return adder(a, b)
 
-        agent = ToolCallingAgent([add], self.model, verbosity_level=LogLevel.OFF, **more)
+        agent = self.agent([add], self.model, verbosity_level=LogLevel.OFF, **more)
         return {"text": agent.run(question), "calls": adder.calls}
 
     def structured(self) -> Result:
