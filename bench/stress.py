@@ -52,6 +52,8 @@ LIMIT_S = 7200.0
 PROBE_EVERY_S = 0.05
 PAUSE_S = 0.3
 """Between two turns of an honest user."""
+TURNS = 9
+"""Of an honest user's conversation."""
 REPLY_TOKENS = 24
 FLOOD_TOKENS = 200
 TARGET_PROBE_S = 0.05
@@ -118,13 +120,13 @@ class Client:
 
 
 async def talk(client: Client, name: str, heard: Heard) -> None:
-    """An honest user: short conversations, one request at a time."""
+    """An honest user, one request at a time: in an hour, fewer sessions than a user has a day."""
     number = 0
     while True:
         number += 1
         messages: list[dict[str, str]] = []
-        for turn in range(3):
-            said = f"What is {number} plus {turn}?" if turn < 2 else "Perfect, thanks!"
+        for turn in range(TURNS):
+            said = f"What is {number} plus {turn}?" if turn % 3 < 2 else "Perfect, thanks!"
             messages.append({"role": "user", "content": said})
             body = {"messages": messages, "max_tokens": REPLY_TOKENS}
             first_s, status, text = await client.reply(f"{name}-{number}", body)

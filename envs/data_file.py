@@ -1,4 +1,5 @@
-"""Files of rows: read so that a byte that is no UTF-8 costs only the row that it stands in."""
+"""Files of rows: read so that a byte that is no UTF-8 costs only the row that it stands in; and
+data sets of the hub."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.core.text import is_whole
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -31,6 +33,40 @@ def read_rows(path: Path) -> list[tuple[str, object]]:
     if not rows:
         raise TaskError(f'{path}: expected a list of tasks, {{"tasks": [...]}} or JSON lines')
     return rows
+
+
+def read_parquet(path: Path) -> Iterator[object]:
+    """Rows of a Parquet file. Raises TaskError, or ConfigError without pyarrow."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ConfigError(
+            f"{path}: reading Parquet needs pyarrow: {how_to_install('swe')}"
+        ) from error
+    try:
+        yield from pyarrow.parquet.read_table(path).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise TaskError(f"{path}: not a readable Parquet file: {error}") from error
+
+
+def read_hub(name: str, subset: str | None, split: str) -> Iterator[object]:
+    """Rows of a data set of the hub. Raises ConfigError."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise ConfigError(
+            f"a data set on the hub ({name}) needs the package datasets: {how_to_install('swe')}"
+        ) from error
+    try:
+        dataset = datasets.load_dataset(name, subset, split=split)
+    except Exception as error:  # the hub fails in many ways
+        raise ConfigError(
+            f"cannot load the split {split!r} of the data set {name!r}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    for row in dataset:
+        yield dict(row)
 
 
 def _lines(text: str) -> Iterator[tuple[str, object]]:

@@ -33,6 +33,7 @@ import gymnasium
 from clawrl_gym.core.errors import AgentFault, ConfigError, EnvError, TaskError, boundary
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.report import report_of
+from clawrl_gym.envs.sandbox.interface import Workplace
 from clawrl_gym.envs.selection import Selection, selection_of
 from clawrl_gym.envs.spaces import Unicode
 from clawrl_gym.envs.task_source import TaskSource, requested_task
@@ -126,6 +127,15 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         self.waited_s = 0.0
         """Seconds that processes of actions waited for a CPU of this machine, over all episodes:
         they are not the agent's time."""
+        self.agent_mounts: Mapping[str, str] = {}
+        """Folders of an agent that works inside: shown by the sandboxes of later episodes."""
+
+    def workplace(self) -> Workplace:
+        """The sandbox of the current episode, for an agent that works inside it.
+
+        Raises EnvError where there is none.
+        """
+        raise EnvError(f"{type(self).__name__} has no sandbox that an agent could work in")
 
     @abstractmethod
     def _request(self, task: TaskT) -> str:

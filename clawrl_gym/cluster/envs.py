@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
 import gymnasium
 
+from clawrl_gym.agents.cli.hosts import check_host, with_room
+from clawrl_gym.agents.cli.installation import guest_of
 from clawrl_gym.config import AgentConfig, EnvConfig, EvaluateConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.plugins import ENVIRONMENTS
@@ -16,6 +19,7 @@ from clawrl_gym.rollout.collection.worker import build_agent
 from clawrl_gym.rollout.episodes.stage import Stage, Stages
 
 C = TypeVar("C", RunConfig, EvaluateConfig)
+_log = logging.getLogger(__name__)
 
 
 def settle(config: C, say: Callable[[str], None]) -> C:
@@ -24,9 +28,12 @@ def settle(config: C, say: Callable[[str], None]) -> C:
     Raises ConfigError or EnvError where no choice works here.
     """
     if not isinstance(config, RunConfig) or not config.mixture:
-        return config.model_copy(update={"env": config.env.settled(say)})
+        env = with_room(config.env.settled(say), config.agent, say)
+        return config.model_copy(update={"env": env})
     mixture = {
-        name: domain.model_copy(update={"env": domain.env.settled(say)})
+        name: domain.model_copy(
+            update={"env": with_room(domain.env.settled(say), domain.agent, say)}
+        )
         for name, domain in config.mixture.items()
     }
     first = next(iter(mixture.values()))
@@ -51,7 +58,10 @@ def key_of(name: str) -> str:
 
 def check_agent(config: AgentConfig, env: EnvConfig) -> None:
     """Make the agent once, as workers will. Raises ConfigError."""
-    if config.type != "harness":
+    if config.type == "cli":
+        check_host(env)
+        guest_of(config, _log.info)
+    elif not config.is_program:
         build_agent(config, env)
 
 

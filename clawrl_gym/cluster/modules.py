@@ -48,6 +48,7 @@ def foreign_modules(config: CommandConfig, envs: Iterable[EnvConfig]) -> set[str
             paths.append(SANDBOXES.path(sandbox.type))
         paths += [ENVIRONMENTS.path(env.type), getattr(env, "target", None) or ""]
         paths.append(getattr(env, "id", None) or "")
+        paths += env.import_paths
     modules = {path.partition(":")[0].partition(".")[0] for path in paths if ":" in path}
     return modules - {"clawrl_gym", ""}
 

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from clawrl_gym.config.part import Part
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import AGENTS, ENVIRONMENTS, SANDBOXES, load
-from clawrl_gym.core.types import Split, TaskTraits
+from clawrl_gym.core.types import Comparison, Split, TaskTraits
 
 if TYPE_CHECKING:
     import gymnasium
@@ -85,6 +85,8 @@ class EnvConfig(Part):
     """Keys that may name a file or folder of tasks: on a cluster it travels to each node."""
     shipped_tasks: ClassVar[frozenset[str]] = frozenset()
     """Names of shipped tasks that these keys take as well."""
+    hosts_agents: ClassVar[bool] = False
+    """Whether an agent can work inside its sandbox (`agent=cli`): it has a `workplace()`."""
 
     type: str
     """A built-in name, a name that an installed package gives, or package.module:Name."""
@@ -144,6 +146,17 @@ class EnvConfig(Part):
         Only looks. Raises ConfigError or EnvError where it could not be made.
         """
         return None
+
+    @property
+    def import_paths(self) -> Sequence[str]:
+        """Import paths of functions of one's own that its environments call: a worker with other
+        versions of them is refused."""
+        return ()
+
+    @property
+    def comparisons(self) -> Sequence[Comparison]:
+        """Criteria by which the judge's model compares the replies of a training group."""
+        return ()
 
     @property
     def has_own_thread(self) -> bool:
@@ -223,17 +236,32 @@ def usual_env_config() -> EnvConfig:
     return _model_of("terminal").model_validate({})
 
 
+AgentName = Literal["claude-code", "codex", "mini-swe-agent", "openclaw", "opencode", "pi"]
+
+
 class AgentConfig(Part):
     """The agent: turns observations into messages and replies into actions."""
 
     type: str = "auto"
-    """`auto`: the agent of the environment; text for any other; `harness`: a program of your own
-    (`command`) that calls the gateway itself; or a class of your own: package.module:Name."""
+    """`auto`: the agent of the environment; text for any other; `cli`: an agent (`name`, or any
+    `command`) that works inside the episode's sandbox; `harness`: a program of your own (`command`)
+    beside the worker that calls the gateway itself; or a class of your own: package.module:Name."""
     options: dict[str, object] = Field(default_factory=dict)
     """Options of a class of your own, as its `Options` say."""
+    name: AgentName | None = None
+    """type=cli: an agent that is installed once, at its locked version; None takes `command`."""
     command: list[str] = Field(default_factory=list)
     """type=harness: the program and its arguments; {base_url}, {model}, {task}, {socket}, {folder}
-    and {agents} are replaced as rollout/harness.py describes."""
+    and {agents} are replaced as rollout/harness.py describes. type=cli: a program that the sandbox
+    has; {instruction}, {base_url}, {model}, {agent} and others as agents/cli/recipe.py describes.
+    """
+    folder: str | None = None
+    """type=cli with `command`: folder of this machine that sandboxes show read-only as {agent}."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """type=cli: further variables of the agent's process. The policy can read them: no secrets."""
+    timeout_s: float | None = Field(None, gt=0)
+    """type=cli: seconds after which the agent is ended and what it left is graded; None: nine
+    tenths of the episode's time (rollout.episode_timeout_s), which is the most."""
     system: str | None = None
     """System prompt; None takes the agent's own."""
     show_form: bool = False
@@ -253,12 +281,20 @@ class AgentConfig(Part):
 
     @model_validator(mode="after")
     def _has_a_program(self) -> Self:
-        if (self.type == "harness") != bool(self.command):
+        given = [name for name in ("name", "command") if getattr(self, name)]
+        fits = {"cli": len(given) == 1, "harness": given == ["command"]}.get(self.type, not given)
+        if not fits or (self.folder and not self.command):
             raise ValueError(
-                f"got agent.type={self.type} and agent.command={self.command}, expected a program "
-                "and its arguments with type=harness, and with that alone"
+                f"got agent.type={self.type}, agent.name={self.name}, agent.command="
+                f"{self.command} and agent.folder={self.folder}, expected a program (command) with "
+                "type=harness, a program (command, folder) or a name with type=cli, else none"
             )
         return self
+
+    @property
+    def is_program(self) -> bool:
+        """Whether a program acts, and no class of this process."""
+        return self.type in ("cli", "harness")
 
     @model_validator(mode="before")
     @classmethod

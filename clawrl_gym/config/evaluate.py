@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from clawrl_gym.config.envs import AgentConfig, AnyEnvConfig, usual_env_config
 from clawrl_gym.config.learning import EvalConfig, RolloutConfig
@@ -16,6 +17,8 @@ from clawrl_gym.config.run import RunFolderConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import ENGINES
 
+_FROM_ENVIRONMENT = "env:"
+
 
 class EndpointConfig(Part):
     """An OpenAI-compatible server that is measured instead of the run's own policy."""
@@ -23,7 +26,7 @@ class EndpointConfig(Part):
     base_url: str | None = None
     """Its address with /v1, such as http://127.0.0.1:8000/v1; None: `policy` is served."""
     key: str = "none"
-    """Bearer token that is sent."""
+    """Bearer token that is sent; `env:NAME` is the value of the environment variable NAME."""
     model: str = "default"
     """The model's name at the server."""
     max_tokens: int | None = Field(None, ge=1)
@@ -31,6 +34,18 @@ class EndpointConfig(Part):
     patience_s: float = Field(60.0, ge=0)
     """Seconds for which a request is repeated that the server turned away for now (429, 5xx) or did
     not get, with growing pauses or as Retry-After says; this time does not count as the agent's."""
+
+    @field_validator("key")
+    @classmethod
+    def _of_environment(cls, key: str) -> str:
+        name = key.removeprefix(_FROM_ENVIRONMENT)
+        if name == key:
+            return key
+        if not os.environ.get(name):
+            raise ValueError(
+                f"got {key}, and the environment has no {name}, expected it to hold the key"
+            )
+        return os.environ[name]
 
 
 class EvaluateConfig(Part):

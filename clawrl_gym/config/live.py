@@ -43,6 +43,10 @@ class ClientRules(Part):
     """Regular expressions whose first group is a session id that it writes into a message."""
     subagent_headers: tuple[str, ...] = ()
     """Headers that only requests of its subagents have; such a request is a side turn."""
+    session_headers: tuple[str, ...] = ()
+    """Headers whose value is the session's id; the first that a request has names its session."""
+    kind_headers: tuple[str, ...] = ()
+    """Headers whose value says what a request is for; any other than `main` is a side turn."""
 
 
 class LiveConfig(Part):
@@ -109,6 +113,8 @@ class LiveConfig(Part):
                 *(pattern for client in clients for pattern in client.runtime_session),
             ),
             subagent_headers=tuple(name for client in clients for name in client.subagent_headers),
+            session_headers=tuple(name for client in clients for name in client.session_headers),
+            kind_headers=tuple(name for client in clients for name in client.kind_headers),
         )
 
     @property

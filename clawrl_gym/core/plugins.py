@@ -381,7 +381,7 @@ class Plugin:
         except Exception as error:
             raise ConfigError(
                 f"the options of {self.seam.key}={self.name} cannot be checked: its code raised "
-                f"{_raised(error)}"
+                f"{raised(error)}"
             ) from error
 
     def build(self, config: Options, *arguments: object, plain: Sequence[object] = ()) -> Any:
@@ -395,7 +395,7 @@ class Plugin:
             raise
         except Exception as error:
             raise ConfigError(
-                f"{self.seam.key}={self.name} cannot be made: its code raised {_raised(error)}"
+                f"{self.seam.key}={self.name} cannot be made: its code raised {raised(error)}"
             ) from error
 
     def make(self, config: Options, *arguments: object, plain: Sequence[object] = ()) -> Any:
@@ -447,7 +447,7 @@ def load(path: str, origin: str) -> Any:
                 "install the package or put its folder on PYTHONPATH"
             ) from error
         raise ConfigError(
-            f"cannot import {module_name!r} of {origin}: its code raised {_raised(error)}"
+            f"cannot import {module_name!r} of {origin}: its code raised {raised(error)}"
         ) from error
     for part in name.split("."):
         if not hasattr(loaded, part):
@@ -489,7 +489,7 @@ def _is_missing(module_name: str, error: BaseException) -> bool:
     return module_name == error.name or module_name.startswith(error.name.rstrip(".") + ".")
 
 
-def _raised(error: BaseException) -> str:
+def raised(error: BaseException) -> str:
     """An error of foreign code in one line, with the place where it was raised."""
     place = ""
     if not isinstance(error, SyntaxError):  # says it itself
@@ -572,10 +572,11 @@ AGENTS = Seam(
         "toolcall": "clawrl_gym.envs.toolcall.agent:ToolCallAgent",
         "gui": "clawrl_gym.envs.gui.agent:GuiAgent",
         "text": "clawrl_gym.agents.text:TextAgent",
+        "dataset": "clawrl_gym.envs.dataset.agent:DatasetAgent",
     },
     methods=("messages", "tools", "instructions", "action"),
     from_config=("config",),
-    words=("auto", "harness"),
+    words=("auto", "cli", "harness"),
 )  # fmt: skip
 ALGORITHMS = Seam(
     "algorithm", "trainer.algorithm", "trainer.options", "clawrl_gym.algorithms",
@@ -611,6 +612,7 @@ ENVIRONMENTS = Seam(
         "toolcall": "clawrl_gym.envs.toolcall.config:ToolCallEnvConfig",
         "gui": "clawrl_gym.envs.gui.config:GuiEnvConfig",
         "text": "clawrl_gym.envs.text.config:TextEnvConfig",
+        "dataset": "clawrl_gym.envs.dataset.config:DatasetEnvConfig",
         "gym": "clawrl_gym.envs.gym.config:GymEnvConfig",
     },
     base="clawrl_gym.config.envs:EnvConfig",
@@ -691,7 +693,7 @@ SANDBOXES = Seam(
     from_config=("config", "spec"),
     words=("auto",),
     capabilities="clawrl_gym.envs.sandbox.interface:SandboxCapabilities",
-    capability_methods={"lists_files": ("tree",)},
+    capability_methods={"agents": ("listen",), "lists_files": ("tree",)},
 )  # fmt: skip
 
 SEAMS = {

@@ -408,6 +408,18 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """A criterion by which a model compares the replies of a group."""
+
+    name: str
+    """Name in metrics."""
+    criterion: str
+    """What is better, in words."""
+    weight: float
+    """Factor of its score, from 0 for the worst reply to 1 for the best, in the reward."""
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """The episodes of one task that are compared with each other."""
 

@@ -115,6 +115,12 @@ def _without_effect(trainer: TrainerConfig) -> Iterator[str]:
 
 
 def _of_training(config: RunConfig) -> Iterator[str]:
+    compared = [domain.env for domain in config.domains.values() if domain.env.comparisons]
+    if compared and config.rollout.group_size < 2:
+        yield (
+            f"got env={compared[0].type} with a judge that compares the replies of a group, and "
+            f"rollout.group_size={config.rollout.group_size}, expected at least 2"
+        )
     if config.eval.also and not config.eval.tasks:
         yield (
             f"got eval.also={list(config.eval.also)} and eval.tasks=0, expected eval.tasks of at "

@@ -27,7 +27,7 @@ def judge_problems(judges: Sequence[JudgeConfig]) -> Iterator[str]:
         for judge in judges:
             check_judge(judge)
     yield from problems.lines
-    for address in {judge.base_url for judge in judges if judge.judges}:
+    for address in {judge.base_url for judge in judges}:
         if address is not None:
             yield from silence("judge.base_url", address)
 

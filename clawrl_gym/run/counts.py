@@ -42,6 +42,7 @@ _MEMORY_EVERY = 10
 """Updates between two measurements of memory: the kernel takes its time to add it up."""
 _VERDICTS = "verdicts/"
 _HINTS = "hints/"
+_COMPARISONS = "comparisons/"
 _VALUE_NAMES = {1: "positive", 0: "neutral", -1: "negative", None: "abstained"}
 
 
@@ -293,8 +294,10 @@ def _means(episodes: Sequence[Episode]) -> dict[str, float]:
 
 
 def _judging(counters: Mapping[str, int]) -> dict[str, float]:
-    """Counts of the judge and of the prompts that a teacher reads, since the process began."""
-    return {name: float(n) for name, n in counters.items() if name.startswith((_VERDICTS, _HINTS))}
+    """Counts of the judge, of the prompts that a teacher reads and of compared groups, since the
+    process began."""
+    prefixes = (_VERDICTS, _HINTS, _COMPARISONS)
+    return {name: float(n) for name, n in counters.items() if name.startswith(prefixes)}
 
 
 def _judge_counts(counters: Mapping[str, int]) -> dict[str, float]:

@@ -77,7 +77,7 @@ class _Oracle:
 def check_demonstrable(env: EnvConfig, agent: AgentConfig) -> None:
     """Raise ConfigError for an environment without an oracle, or an agent that writes none of its
     replies."""
-    if agent.type == "harness" or not isinstance(build_agent(agent, env), Demonstrator):
+    if agent.is_program or not isinstance(build_agent(agent, env), Demonstrator):
         raise ConfigError(
             f"got demonstrations with agent.type={agent.type}, which cannot write a reply for an "
             "action, expected an agent with a method reply(action)"

@@ -252,6 +252,11 @@ def _result(
 
 def _agent_of(config: EvaluateConfig) -> Agent:
     """A program of its own left its actions: they are replies of text."""
+    if config.agent.type == "cli":
+        raise ConfigError(
+            "got an evaluation with agent=cli, expected one whose actions were recorded: an agent "
+            "inside a sandbox acts by itself; evaluate again"
+        )
     if config.agent.type != "harness":
         return build_agent(config.agent, config.env)
     from clawrl_gym.agents.text import TextAgent

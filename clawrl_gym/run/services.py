@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -30,12 +30,13 @@ from clawrl_gym.config import CommandConfig, EnvConfig, JudgeConfig, RunConfig, 
 from clawrl_gym.core.errors import ConfigError, NotServed, PolicyUnavailable, StoreError
 from clawrl_gym.core.metrics import Metrics, Timeline
 from clawrl_gym.core.ownership import OWNER
-from clawrl_gym.core.types import ChatBody
+from clawrl_gym.core.types import ChatBody, Comparison
 from clawrl_gym.gateway.wire.requests import renderable
 from clawrl_gym.inference.models.resolve import checkpoint_dtype
 from clawrl_gym.inference.transfer_store import TransferStore
 from clawrl_gym.inference.weights.adapter_files import ADAPTER
 from clawrl_gym.inference.weights.probe import Reading
+from clawrl_gym.judge.comparison import GroupJudge
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Judge
 from clawrl_gym.preflight.adapters import served_adapter
@@ -143,6 +144,15 @@ class RunServices:
             config, self.policy.fleet, lambda: self.policy.version, stack, hints=hints
         )
         return maker.make()
+
+    def group_judge(
+        self, stack: AsyncExitStack, config: JudgeConfig, comparisons: Sequence[Comparison]
+    ) -> GroupJudge:
+        """Compares the replies of groups, with the model that the judge's configuration names."""
+        maker = JudgeMaker(
+            config, self.policy.fleet, lambda: self.policy.version, stack, hints=False
+        )
+        return GroupJudge(maker.chat_model(config), comparisons, config)
 
     def enhancer(self, config: JudgeConfig) -> Enhancer:
         """Makes the prompts that a teacher reads."""

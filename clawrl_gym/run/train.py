@@ -23,6 +23,7 @@ from clawrl_gym.core.processes.interrupt import INTERRUPTS
 from clawrl_gym.core.provenance import record_notes
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.judge.comparison import GroupJudge
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.preflight.preflight import Preflight, preflight_of_run, preflight_training
 from clawrl_gym.rollout.collection.collector import Collector, Judging
@@ -179,6 +180,7 @@ class Run:
             on_verdict=lambda verdict: self._observer.judged(verdict),
             on_accepted=self._on_accepted,
             substitution=Substitution(config.control, config.seed),
+            group_judges=self._make_group_judges(stack),
         )
         self._dispatcher = Dispatcher(
             config.rollout,
@@ -237,6 +239,14 @@ class Run:
                 enhancer = self._services.enhancer(judge_config) if needs_hints else None
                 judging[name] = Judging(maker, enhancer)
         return judging
+
+    def _make_group_judges(self, stack: AsyncExitStack) -> dict[str, GroupJudge]:
+        """Make what compares the replies of a group, where an environment asks for it."""
+        return {
+            name: self._services.group_judge(stack, domain.judge, domain.env.comparisons)
+            for name, domain in self._config.domains.items()
+            if domain.env.comparisons
+        }
 
     async def _close_open_episodes(self, why: str) -> int:
         """Close open episodes, which nobody plays any more; returns how many there were."""

@@ -9,6 +9,7 @@ is no virtual machine.
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -100,7 +101,7 @@ class BubblewrapSandbox:
     """A `Sandbox`; made by `open_sandbox`."""
 
     capabilities: ClassVar[SandboxCapabilities] = SandboxCapabilities(
-        mounts=True, lists_files=True, pooled=True
+        mounts=True, agents=True, lists_files=True, pooled=True
     )
 
     def __init__(self, limits: Limits, channel: LauncherChannel, transport: LocalTransport) -> None:
@@ -118,7 +119,7 @@ class BubblewrapSandbox:
             rootfs=config.rootfs,
             workdir=spec.workdir,
             env=spec.env,
-            mounts=spec.mounts,
+            mounts={**spec.mounts, **spec.agent_mounts},
             unsafe_no_limits=config.unsafe_no_limits,
         )
 
@@ -148,6 +149,10 @@ class BubblewrapSandbox:
         self._check_open()
         with self._channel.root() as root_fd:
             return list_tree(root_fd, path, max_entries)
+
+    def listen(self) -> socket.socket:
+        self._check_open()
+        return self._channel.listener()
 
     def successor(self) -> Self:
         """As the protocol says; the system's programs (/usr but /usr/local) are the host's again.

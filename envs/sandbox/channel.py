@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -61,6 +62,13 @@ class LauncherChannel:
             yield fds[0]
         finally:
             os.close(fds[0])
+
+    def listener(self) -> socket.socket:
+        """A listening socket on the sandbox's own loopback."""
+        _, fds = self._ask("listen", "", "listening")
+        if not fds:  # more than this process may hold
+            raise SandboxError("no descriptor for a sandbox's socket; raise `ulimit -n`")
+        return socket.socket(fileno=fds[0])
 
     def kill_all_but(self, inner_pid: int) -> None:
         """Kill every process but the first and the one with this number in the sandbox."""

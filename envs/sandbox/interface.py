@@ -6,6 +6,7 @@ command to command; everything started in it dies with it. Nothing here knows ta
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
@@ -54,6 +55,8 @@ class SandboxCapabilities:
     """Reaches the network where `SandboxConfig.network` says so."""
     mounts: bool = False
     """Shows the files of this machine in `SandboxSpec.mounts`, beside this machine's programs."""
+    agents: bool = False
+    """Holds an agent: shows `SandboxSpec.agent_mounts`, and has `HoldsAgents.listen`."""
     lists_files: bool = False
     """Has `ListsFiles.tree`, which tasks need that refuse side effects."""
     pooled: bool = False
@@ -79,6 +82,8 @@ class SandboxSpec:
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Files and folders of this machine, shown read-only by their paths inside (capability
     `mounts`)."""
+    agent_mounts: Mapping[str, str] = field(default_factory=dict)
+    """Folders that an agent is installed in, shown in the same way (capability `agents`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +160,26 @@ class ListsFiles(Protocol):
         FileNotFoundError, or SandboxError for what is no folder or holds more.
         """
         ...
+
+
+@runtime_checkable
+class HoldsAgents(Protocol):
+    """A sandbox in which an agent can reach its policy: the capability `agents`."""
+
+    def listen(self) -> socket.socket:
+        """A TCP socket that listens on 127.0.0.1 inside and belongs to this process.
+
+        Whoever connects to it inside is accepted here; nothing else of this machine is reached by
+        it. It ends with the sandbox's processes. Raises SandboxError.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Where an agent works that runs inside an episode's sandbox."""
+
+    sandbox: Sandbox
+    workdir: str
+    submission: str | None = None
+    """Action that hands the work in; None: the environment's `finish()` does."""

@@ -27,10 +27,11 @@ from clawrl_gym.core.files.open_files import allow_open_files
 from clawrl_gym.envs.sandbox import kernel, tree
 from clawrl_gym.envs.sandbox.cgroup import limits_kind, open_cgroups
 from clawrl_gym.envs.sandbox.interface import Limits
+from clawrl_gym.envs.sandbox.loopback import loopback_listener
 from clawrl_gym.envs.sandbox.processes import children, kill_all, namespace_members
 from clawrl_gym.envs.sandbox.rootfs import ROOT
 from clawrl_gym.envs.sandbox.slots import first_uid, open_slots
-from clawrl_gym.envs.sandbox.spawn import StartPlan, become_sandbox, enter_mounts
+from clawrl_gym.envs.sandbox.spawn import StartPlan, become_sandbox, enter_mounts, enter_network
 
 _MESSAGE_BYTES = 1 << 18
 """More than a socket takes in one message."""
@@ -147,6 +148,8 @@ class Launcher:
             self._answer(message.request, f"held {live.owner_uid}" if held else "gone")
         elif message.word == "root":
             self._hand_over_root(message, live)
+        elif message.word == "listen":
+            self._listen_inside(message, live)
         elif message.word == "restart":
             live.next_fds, live.renew = message.fds, message.argument == "renewed"
             self._keep_users(live)
@@ -240,6 +243,30 @@ class Launcher:
                 socket.send_fds(self._control, [f"{message.request} root ".encode()], [root_fd])
             finally:
                 os._exit(0)
+
+    def _listen_inside(self, message: Message, live: LiveSandbox) -> None:
+        """A socket of the sandbox's own network, made by a child that goes there and ends."""
+        first = children(live.monitor) if live.monitor else []
+        if not first:
+            return self._answer(message.request, "gone")
+        if os.fork() != 0:
+            return None
+        answer = f"{message.request} gone "
+        try:
+            network_fd = os.open(f"/proc/{first[0]}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            enter_network(network_fd, as_root=live.plan.slot is not None)
+            with loopback_listener() as listener:
+                socket.send_fds(
+                    self._control, [f"{message.request} listening ".encode()], [listener.fileno()]
+                )
+                answer = ""
+        except OSError as error:
+            answer = f"{message.request} failed {error}"
+        finally:
+            if answer:
+                with contextlib.suppress(OSError):
+                    self._control.send(answer.encode())
+            os._exit(0)
 
     def _keep_users(self, live: LiveSandbox) -> None:
         """Keep the user namespace for the slot's next sandbox."""

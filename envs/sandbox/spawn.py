@@ -143,6 +143,13 @@ def enter_mounts(mounts_fd: int, *, as_root: bool) -> None:
     kernel.setns(mounts_fd, kernel.CLONE_NEWNS)
 
 
+def enter_network(network_fd: int, *, as_root: bool) -> None:
+    """Go into a sandbox's network; an ordinary user by way of the user namespace that owns it."""
+    if not as_root:
+        kernel.setns(kernel.owning_user_namespace(network_fd), kernel.CLONE_NEWUSER)
+    kernel.setns(network_fd, kernel.CLONE_NEWNET)
+
+
 def _enter_as_user(plan: StartPlan) -> rootfs.Owner:
     """A user namespace in which mounts may be made; bubblewrap makes another below it.
 

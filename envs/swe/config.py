@@ -19,6 +19,7 @@ class SweEnvConfig(RegisteredEnvConfig):
     usual_agent: ClassVar[str] = "swe"
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
+    hosts_agents: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("instances", "heldout")
     shipped_tasks: ClassVar[frozenset[str]] = frozenset({"corpus", "easy", "composed"})
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.report import with_left_out
 from clawrl_gym.envs.sandbox.docker.addresses import find_engine
-from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox, Workplace
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.grading import grade
@@ -140,6 +140,10 @@ class SweEnv(TaskEnv[Instance, Repository]):
             f"echo {SUBMIT_MARK}",
         )
 
+    def workplace(self) -> Workplace:
+        instance, repository = self._current("workplace")
+        return Workplace(repository.sandbox, instance.workdir)
+
     def _request(self, task: Instance) -> str:
         return task.problem_statement.strip()
 
@@ -179,7 +183,11 @@ class SweEnv(TaskEnv[Instance, Repository]):
         if instance.image is not None and self._sandboxes.capabilities.images:
             ready_image(instance)
         return open_repository(
-            instance, self._sandboxes, self._grader_timeout_s, for_grading=for_grading
+            instance,
+            self._sandboxes,
+            self._grader_timeout_s,
+            for_grading=for_grading,
+            agent_mounts={} if for_grading else self.agent_mounts,
         )
 
     def _run(self, command: str, instance: Instance, sandbox: Sandbox) -> ExecResult:

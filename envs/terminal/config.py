@@ -20,6 +20,7 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     usual_agent: ClassVar[str] = "terminal"
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
+    hosts_agents: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("tasks",)
     shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "composed", "plain"})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clawrl_gym.envs.example import Example, Examples, with_example
-from clawrl_gym.envs.sandbox.interface import ExecResult
+from clawrl_gym.envs.sandbox.interface import ExecResult, Workplace
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.task_source import TaskSource
@@ -129,6 +129,10 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         _, trial = self._current("solve")
         return trial.oracle()
 
+    def workplace(self) -> Workplace:
+        _, trial = self._current("workplace")
+        return Workplace(trial.sandbox, trial.workdir, SUBMIT)
+
     def _info(self, task: Task) -> Info:
         trusted = is_trusted(task)
         scores = {} if trusted is None else {"trusted": float(trusted)}
@@ -152,6 +156,7 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         return task.request(self._max_turns)
 
     def _open(self, task: Task) -> Trial:
+        self._machines.agent_mounts = self.agent_mounts
         return Trial(task, self._machines, self._grader_timeout_s)
 
     def _act(self, task: Task, trial: Trial, action: str) -> tuple[str, bool]:

@@ -20,7 +20,6 @@ _OWN_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
     }
 )
 """The keys that belong to one value of `tasks`."""
-_FILE_KEYS = frozenset({"grader"})
 
 
 class TextEnvConfig(RegisteredEnvConfig):
@@ -28,18 +27,12 @@ class TextEnvConfig(RegisteredEnvConfig):
 
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "text"
-    task_keys: ClassVar[tuple[str, ...]] = ("tasks",)
-    shipped_tasks: ClassVar[frozenset[str]] = frozenset(_OWN_KEYS)
 
     type: Literal["text"] = "text"
     id: str = GYM_ID
     tasks: str = "length"
     """`length`: a reply of about so many characters; `format`: in the format that is asked for;
-    `reverse_text`: a text backwards; `reasoning_gym`: tasks of that package; else a JSON or JSONL
-    file of prompts, graded by `grader`."""
-    grader: str | None = None
-    """Reward function of a file of prompts: package.module:name, called as trl calls its own,
-    `name(prompts=[...], completions=[...], **columns)`."""
+    `reverse_text`: a text backwards; `reasoning_gym`: tasks of that package."""
     families: list[str] | None = None
     """Only these families; None takes all, of reasoning_gym those with short answers."""
     family_options: dict[str, dict[str, object]] = Field(default_factory=dict)
@@ -60,19 +53,18 @@ class TextEnvConfig(RegisteredEnvConfig):
     @model_validator(mode="after")
     def _has_no_key_of_other_tasks(self) -> Self:
         """Refuse keys that would change nothing."""
-        own = _OWN_KEYS.get(self.tasks, _FILE_KEYS)
-        others = _FILE_KEYS.union(*_OWN_KEYS.values()) - own
+        if self.tasks not in _OWN_KEYS:
+            raise ValueError(
+                f"got env.tasks={self.tasks!r}, expected one of {', '.join(_OWN_KEYS)}; for "
+                "rows of your own take env=dataset env.data=FILE env.reward=package.module:name"
+            )
+        own = _OWN_KEYS[self.tasks]
+        others = frozenset[str]().union(*_OWN_KEYS.values()) - own
         usual = {name: field.get_default(call_default_factory=True)
                  for name, field in type(self).model_fields.items()}  # fmt: skip
         changed = sorted(name for name in others if getattr(self, name) != usual[name])
         if changed:
             raise ValueError(
                 f"got env.{changed[0]} with env.tasks={self.tasks!r}, which has no such key"
-            )
-        if own is _FILE_KEYS and self.grader is None:
-            known = ", ".join(_OWN_KEYS)
-            raise ValueError(
-                f"got env.tasks={self.tasks!r} without a grader, expected one of {known}, or a "
-                "file with env.grader=package.module:name"
             )
         return self

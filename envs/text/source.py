@@ -1,4 +1,4 @@
-"""Where tasks in text come from: shipped grounds, the package reasoning-gym, a user's file."""
+"""Where tasks in text come from: shipped grounds, the package reasoning-gym."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clawrl_gym.envs.text.task import TextTask
 
 
 def open_source(config: TextEnvConfig) -> TaskSource[TextTask]:
-    """The source that `env.tasks` names. Raises ConfigError, or TaskError for wrong files."""
+    """The source that `env.tasks` names. Raises ConfigError."""
     if config.tasks == "length":
         from clawrl_gym.envs.text.length import length_tasks
 
@@ -21,10 +21,6 @@ def open_source(config: TextEnvConfig) -> TaskSource[TextTask]:
         from clawrl_gym.envs.text.reverse import reverse_tasks
 
         return reverse_tasks(config.families)
-    if config.tasks == "reasoning_gym":
-        from clawrl_gym.envs.text.reasoning import reasoning_tasks
+    from clawrl_gym.envs.text.reasoning import reasoning_tasks
 
-        return reasoning_tasks(config.families, config.family_options, config.system_prompt)
-    from clawrl_gym.envs.text.task_file import open_file
-
-    return open_file(config.tasks, config.grader or "")
+    return reasoning_tasks(config.families, config.family_options, config.system_prompt)

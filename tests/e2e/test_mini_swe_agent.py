@@ -27,7 +27,7 @@ from tests.support.gateway_rig import Bench
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.timeout(600)]
 
-LOCK = Path(__file__).parent / "mini_swe_agent" / "requirements.txt"
+LOCK = ROOT / "agents/cli/locks/mini-swe-agent/requirements.txt"
 CACHE = ROOT / ".mini-swe-agent"
 TASK = TaskRef("swe-operator-train-000000", 0, "train")
 SANDBOX = {"type": "bubblewrap", "memory_mb": 512, "disk_mb": 256, "pids": 64}

@@ -106,7 +106,7 @@ def masked(
         ids = torch.tensor(allowed(model, texts, said))
         assert token in ids
         logprobs_A = torch.log_softmax(logits_V[ids] / temperature, -1)
-        logprobs.append(logprobs_A[(ids == token).nonzero().item()].item())
+        logprobs.append(logprobs_A[ids == token].item())
         said += spelled.get(token, "")
     return logprobs
 
@@ -225,10 +225,9 @@ def test_a_large_form_does_not_hold_the_engine_up(
     large = Sampling(1.0, 1.0, 16, structured=Structured.of("structured_outputs", kind, value))
 
     async def both(client: PolicyClient) -> list[Any]:
-        return await asyncio.gather(
-            client.generate(PROMPT, large, version=served.version),
-            client.generate(PROMPT, Sampling(1.0, 1.0, 4, ignore_eos=True), version=0),
-        )
+        short = Sampling(1.0, 1.0, 4, ignore_eos=True)
+        requests = [client.generate(PROMPT, one, version=0) for one in (large, short)]
+        return await asyncio.gather(*requests)
 
     with_form, beside = asked(served, loop, both)
     assert with_form.sampled_ids_T

@@ -46,6 +46,40 @@ MESSAGE = st.fixed_dictionaries(
         "reasoning_content": mostly(TEXT),
     },
 )
+KEYWORDS = (
+    "type", "properties", "items", "required", "enum", "const", "anyOf", "allOf", "$ref", "$defs",
+    "not", "minimum", "pattern", "additionalProperties", "prefixItems",
+)  # fmt: skip
+SCHEMA = st.recursive(
+    st.sampled_from([{}, {"type": "string"}, {"type": ["integer", "null"]}, {"$ref": "#"}, True]),
+    lambda inner: st.dictionaries(
+        st.sampled_from(KEYWORDS),
+        JSON | inner | st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=2),
+        max_size=3,
+    ),
+    max_leaves=8,
+)
+"""Of JSON Schema's words, seldom in its grammar."""
+WRAPPED = st.fixed_dictionaries(
+    {"schema": mostly(SCHEMA)}, optional={"name": mostly(TEXT), "strict": mostly(st.booleans())}
+)
+FORMAT = st.fixed_dictionaries(
+    {"type": mostly(st.sampled_from(["text", "json_object", "json_schema"]))},
+    optional={"json_schema": mostly(WRAPPED)},
+)
+FORM = st.fixed_dictionaries(
+    {},
+    optional={
+        "json": mostly(SCHEMA | TEXT),
+        "regex": mostly(TEXT),
+        "choice": mostly(st.lists(TEXT, max_size=3)),
+        "grammar": mostly(TEXT),
+        "json_object": mostly(st.just(True)),
+    },
+)
+CHOICE = st.sampled_from(["auto", "none", "required"]) | st.builds(
+    lambda name: {"type": "function", "function": {"name": name}}, TEXT
+)
 WISHES: dict[str, st.SearchStrategy[Any]] = {
     "model": mostly(st.sampled_from(["tiny", "policy"])),
     "stream": mostly(st.booleans()),
@@ -70,6 +104,10 @@ WISHES: dict[str, st.SearchStrategy[Any]] = {
     "bad_words": mostly(st.lists(st.text(min_size=1, max_size=4), max_size=2)),
     "min_tokens": mostly(st.integers(0, 9)),
     "ignore_eos": mostly(st.booleans()),
+    "response_format": mostly(FORMAT),
+    "structured_outputs": mostly(FORM),
+    "guided_json": mostly(SCHEMA | TEXT),
+    "guided_choice": mostly(st.lists(TEXT, max_size=2)),
     "nobody_knows": JSON,
 }
 NOT_OFFERED: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.dictionaries(
@@ -78,7 +116,7 @@ NOT_OFFERED: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.dictionaries(
 TOOLS: dict[str, st.SearchStrategy[Any]] = {
     "max_completion_tokens": mostly(st.integers(1, 64)),
     "tools": mostly(st.lists(CALL, max_size=3)),
-    "tool_choice": mostly(st.sampled_from(["auto", "none"])),
+    "tool_choice": mostly(CHOICE),
     "parallel_tool_calls": mostly(st.booleans()),
     "chat_template_kwargs": mostly(st.dictionaries(TEXT, JSON, max_size=2)),
     "reasoning_effort": mostly(st.sampled_from(["none", "high"])),

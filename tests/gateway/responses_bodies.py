@@ -8,6 +8,8 @@ import sys
 from functools import cache
 from typing import Any
 
+from clawrl_gym.core.types import Message, Turn
+
 Item = dict[str, Any]
 
 
@@ -175,6 +177,23 @@ told = [read(way, request) for way, request in json.load(sys.stdin)]
 print(json.dumps({"fields": [*ResponsesRequest.model_fields], "read": told}))
 """
 """In a process of its own: importing vLLM changes the one that does."""
+
+
+def turn_of(reply: Message, finish_reason: str = "stop") -> Turn:
+    return Turn(
+        session_id="mine",
+        index=0,
+        kind="main",
+        prompt_ids_T=[1, 2, 3],
+        sampled_ids_T=[4, 5],
+        logprobs_T=[-0.1, -0.2],
+        versions_T=[0, 0],
+        finish_reason=finish_reason,
+        messages=[],
+        reply=reply,
+        created_s=1_700_000_009.5,
+        id=7,
+    )
 
 
 @cache

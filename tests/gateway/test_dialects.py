@@ -57,6 +57,10 @@ class Client:
     streams: bool
     session: str | None = None
 
+    async def converse(self) -> list[str]:
+        """What was said in the whole conversation."""
+        raise NotImplementedError
+
     @property
     def base_url(self) -> str:
         return self.url if self.session is None else f"{self.url}/sessions/{self.session}"

@@ -13,7 +13,7 @@ from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode
 from clawrl_gym.gateway.wire.identify import Identifier, Identity, Origin
 from clawrl_gym.gateway.wire.refusals import Refusal
 from tests.gateway.test_sessions import assistant, make_turn, user
-from tests.support.recordings import conversation, recorded, shipped
+from tests.support.recordings import CLIENTS, conversation, recorded, shipped
 
 SYSTEM: Message = {"role": "system", "content": "Be kind."}
 
@@ -99,6 +99,77 @@ def test_openclaws_runtime_line_names_the_session(
     for request in conversation(folder):
         identity = bench.ask(*request.messages)
         assert (identity.session_id, identity.matched_by) == (session_id, "runtime")
+
+
+@pytest.mark.parametrize(
+    ("release", "threads"),
+    [
+        (
+            "claude-code-2.1",
+            [
+                "question tool_result second_question",
+                "agent agent_started subagent subagent_result compaction after_compaction",
+                "title side_question",
+            ],
+        ),
+        (
+            "codex-0.171",
+            [
+                "question tool_result second_question",
+                "spawn spawned",
+                "subagent",
+                "review",
+                "compaction after_compaction",
+            ],
+        ),
+    ],
+)
+def test_claude_code_and_codex_name_their_sessions_in_a_header(
+    bench: Bench, release: str, threads: list[str]
+) -> None:
+    seen: list[set[str]] = []
+    for thread in threads:
+        told = [recorded(f"{release}/{name}", CLIENTS) for name in thread.split()]
+        identities = [
+            bench.identifier.identify(one.messages, one.body, Origin(headers=one.headers))
+            for one in told
+        ]
+        assert {identity.matched_by for identity in identities} == {"header"}
+        seen.append({identity.session_id for identity in identities})
+    assert [len(ids) for ids in seen] == [1] * len(threads)
+    assert len(set.union(*seen)) == len(threads)
+
+
+def test_a_clients_header_comes_after_ours_and_before_the_body() -> None:
+    client = {"session_headers": ["X-Thread", "X-Chat"]}
+    identifier = Identifier(LiveConfig.model_validate({"clients": {"mine": client}}))
+
+    def told(**headers: str) -> tuple[str, str]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        identity = identifier.identify([user("hi")], {"session_id": "b"}, Origin(headers=named))
+        return identity.session_id, identity.matched_by
+
+    assert told(x_session_id="s", x_thread="t", x_chat="c") == ("s", "header")
+    assert told(x_chat="c", x_thread=" t ") == ("t", "header")
+    assert told(X_Chat="c", x_thread="no id") == ("c", "header")
+    assert told(x_thread="no id") == ("b", "body"), "it may be meant for somebody else"
+
+
+def test_a_header_of_a_client_that_says_main_decides_nothing() -> None:
+    rule = {"name": "nightly", "last_user": "Nightly"}
+    client = {"kind_headers": ["X-Class"], "kinds": [rule], "subagent_headers": ["X-Agent"]}
+    identifier = Identifier(LiveConfig.model_validate({"clients": {"mine": client}}))
+
+    def told(text: str, **headers: str) -> tuple[str, str]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        identity = identifier.identify([user(text)], {}, Origin(headers=named))
+        return identity.kind, identity.rule
+
+    assert told("hi", x_class="main") == told("hi", x_class=" ") == ("main", "")
+    assert told("hi", X_Class="compaction") == ("side", "header")
+    assert told("Nightly", x_class="main") == ("side", "nightly")
+    assert told("hi", x_class="subagent", x_agent="a1") == ("side", "subagent")
+    assert told("hi", x_class="compaction", x_turn_type="main") == ("main", "header")
 
 
 def test_only_the_first_messages_last_line_is_the_runtime_line(bench: Bench) -> None:

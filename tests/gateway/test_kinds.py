@@ -27,6 +27,14 @@ SIDE = {
     "subagent/4": "async_result",
 }
 SIDE_OF_CLIENTS = {
+    "claude-code-2.1/compaction": "compaction",
+    "claude-code-2.1/side_question": "side_question",
+    "claude-code-2.1/subagent": "subagent",
+    "claude-code-2.1/subagent_result": "async_result",
+    "claude-code-2.1/title": "title",
+    "codex-0.171/compaction": "compaction",
+    "codex-0.171/review": "subagent",
+    "codex-0.171/subagent": "subagent",
     "librechat-3.2/compaction": "compaction",
     "librechat-3.2/compaction_again": "compaction",
     "librechat-3.2/title": "title",
@@ -110,6 +118,12 @@ STAYS_MAIN = [
     "Your task is to reflect on my week. Message: ```busy```",
     "Summarize the conversation so far in three lines.",
     "Current time: what is it in Lisbon?",
+    "quota",
+    "<system-reminder> is what my log says, why?",
+    "You are performing a CONTEXT CHECKPOINT COMPACTION, says Codex. What is that?",
+    "Your task is to create a detailed summary of this conversation, in verse.",
+    "[SUGGESTION MODE] is in my log, please explain",
+    "The user stepped away and is coming back. Write a scene about it.",
 ]
 """Questions, quotes and wishes of people that hold words of clients."""
 UTC_3 = (
@@ -182,6 +196,18 @@ CONDENSE = (
 WEBUI_TITLE = "Create a concise, 3-5 word title with an emoji as a title for the {} in the given language. RESPOND ONLY WITH THE TITLE TEXT."  # noqa: E501
 WORDS_OF_CLIENTS: list[tuple[str, str, str]] = [
     # A rule, a system message, the last message.
+    (
+        "suggestion",
+        "",
+        "[SUGGESTION MODE: Suggest what the user might naturally type next into Claude Code.]\n\n"
+        "FIRST: Look at the user's recent messages and original request.",
+    ),
+    (
+        "recap",
+        "",
+        "The user stepped away and is coming back. Recap in under 40 words, 1-2 plain sentences, "
+        "no markdown. Lead with the overall goal and current task, then the one next action.",
+    ),
     ("announcement", "", "Agent-to-agent announce step."),
     ("announcement", "", "[Thu 2026-02-26 03:13 GMT+1] Agent-to-agent announce step."),
     (
@@ -369,6 +395,27 @@ def test_every_request_of_other_clients_and_releases_is_what_it_was(name: str) -
     identity = Identifier(shipped()).identify(request.messages, request.body, origin)
     side = SIDE_OF_CLIENTS.get(name)
     assert (identity.kind, identity.rule) == (("side", side) if side else ("main", ""))
+
+
+@pytest.mark.parametrize("name", [name for name in CLIENT_NAMES if name.startswith("claude-code")])
+def test_claude_code_is_understood_without_its_hints_and_by_them_alone(name: str) -> None:
+    """A person may have set the address without `connect`, and a request may fit no rule."""
+    request = recorded(name, CLIENTS)
+    said = {"x-claude-code-request-class", "x-claude-code-compaction"}
+    plain = {key: value for key, value in request.headers.items() if key.lower() not in said}
+    identifier = Identifier(shipped())
+    without = identifier.identify(request.messages, request.body, Origin(headers=plain))
+    kind = "side" if name in SIDE_OF_CLIENTS else "main"
+    assert (without.kind, without.rule) == (kind, SIDE_OF_CLIENTS.get(name, ""))
+    unknown = identifier.identify(
+        [user("words of a new release")], {}, Origin(headers=request.headers)
+    )
+    if name != "claude-code-2.1/subagent_result":  # which it calls a part of the conversation
+        assert unknown.kind == kind
+
+
+def test_claude_codes_probe_is_side() -> None:
+    assert kind_of([user("quota")], max_tokens=1) == ("side", "probe")
 
 
 def test_every_shipped_rule_has_a_request() -> None:

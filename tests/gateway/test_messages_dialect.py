@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, get_type_hints
 
 import pytest
@@ -12,6 +14,7 @@ from anthropic.types import message_count_tokens_params, message_create_params
 from anthropic.types.beta import message_create_params as beta_params
 
 from clawrl_gym.config import SamplingConfig
+from clawrl_gym.gateway.dialects.dialect import DialectRequest
 from clawrl_gym.gateway.dialects.messages import (
     MESSAGES,
     REFUSED,
@@ -58,6 +61,17 @@ def after_call(*blocks: Any) -> list[Any]:
 
 def of(role: str, *blocks: Any) -> list[Any]:
     return [*HELLO, {"role": role, "content": [*blocks]}, {"role": "user", "content": "go on"}]
+
+
+SERVER_TOOL = {"type": "bash_20250124", "name": "bash"}
+
+
+def change(kind: str, definition: Any = None) -> dict[str, Any]:
+    """A block that adds or removes a tool: `add`, or one that it defines."""
+    tool: dict[str, Any] = {"type": "tool_reference", "name": "add"}
+    if definition is not None:
+        tool = {"type": "tool_definition", "definition": definition}
+    return {"type": f"tool_{kind}", "tool": tool}
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -153,6 +167,22 @@ CASES: dict[str, dict[str, Any]] = {
     "a tool without words": {"messages": HELLO, "tools": [{"name": "f", "input_schema": {}}]},
     "a strict tool": {"messages": HELLO, "tools": [{**ADD, "strict": True}]},
     "a deferred tool": {"messages": HELLO, "tools": [{**ADD, "defer_loading": True}]},
+    "a tool that is added": {
+        "messages": of("system", change("addition"), text("Now you may add.")),
+        "tools": [{**ADD, "defer_loading": True}],
+    },
+    "a tool that is removed": {
+        "messages": of("system", change("removal")),
+        "tools": [ADD, {**ADD, "name": "sub"}],
+    },
+    "a tool that is removed and added": {
+        "messages": of("system", change("removal"), change("addition")),
+        "tools": [ADD],
+    },
+    "a tool that is defined later": {
+        "messages": of("system", change("addition", {**ADD, "name": "mul"})),
+        "tools": [ADD],
+    },
     "a free choice": {"messages": HELLO, "tools": [ADD], "tool_choice": {"type": "auto"}},
     "any tool": {"messages": HELLO, "tools": [ADD], "tool_choice": {"type": "any"}},
     "no tool": {"messages": HELLO, "tools": [ADD], "tool_choice": {"type": "none"}},
@@ -377,8 +407,9 @@ def test_a_stream_says_its_usage() -> None:
          ["messages.content.redacted_thinking"]),
         ({"messages": after_call(result("x", is_error=True))},
          ["messages.content.tool_result.is_error"]),
-        ({"messages": of("system", {"type": "tool_removal", "tool": {"name": "add"}}, text("a"))},
-         ["system.tool_removal"]),
+        ({"messages": of("user", change("removal"), text("a")), "tools": [ADD]},
+         ["messages.content.tool_removal"]),
+        ({"messages": of("system", change("addition", SERVER_TOOL))}, ["tools.bash_20250124"]),
         ({"messages": of("user", {"type": "image", "source": {"type": "file", "file_id": "f"}},
                          text("a"))},
          ["messages.content.image"]),
@@ -461,7 +492,10 @@ def test_the_gateways_own_fields_are_passed_on() -> None:
         ({"tools": [{"name": "f"}]}, "tools.0.input_schema", "a JSON schema"),
         ({"tools": [{"input_schema": {}}]}, "tools", "function.name"),
         ({"tools": [ADD], "tool_choice": {"type": "tool", "name": "sub"}}, "tool_choice", "'sub'"),
-        ({"tools": [{"type": "bash_20250124", "name": "bash"}], "tool_choice": {"type": "any"}},
+        ({"messages": of("system", change("removal"))}, "messages", "name of one of the tools"),
+        ({"messages": of("system", change("addition", {"name": "f"}))},
+         "tool_addition.tool.definition.input_schema", "a JSON schema"),
+        ({"tools": [SERVER_TOOL], "tool_choice": {"type": "any"}},
          "tool_choice", "run on a server"),
         ({"tool_choice": {"type": "all"}}, "tool_choice.type", "'auto'"),
         ({"thinking": {"type": "much"}}, "thinking.type", "'enabled'"),
@@ -489,6 +523,53 @@ def test_what_is_no_request_is_refused(body: object) -> None:
         with pytest.raises(Refusal) as refused:
             reading(body)
         assert refused.value.status == 400
+
+
+RICH: dict[str, Any] = {
+    **BASE,
+    "system": [BILLING, text("Be brief.")],
+    "messages": [
+        {"role": "user", "content": [text("hello"), PICTURE]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}, CALL]},
+        {"role": "user", "content": [result([text("2"), PICTURE], is_error=True), text("go")]},
+        {"role": "system", "content": [change("removal"), change("addition", ADD), text("a")]},
+    ],
+    "tools": [{**ADD, "strict": True}, SERVER_TOOL],
+    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+    "thinking": {"type": "enabled", "budget_tokens": 2000, "display": "omitted"},
+    "output_config": {"effort": "high", "format": {"type": "json_schema", "schema": None}},
+    "metadata": {"user_id": json.dumps({"session_id": SESSION})},
+    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+    "stop_sequences": ["END"],
+    "stream": True,
+}
+ODD: list[Any] = [
+    None, 3, -1.5, True, "", "x", "{", [], [3], [None], {}, {"type": 3}, {"type": "text"},
+    {"type": "image"}, [{"type": "tool_result", "content": [3, {"type": "image", "source": 3}]}],
+    [{"type": "tool_use", "input": [3]}], [{"type": ["text"]}], {"content": {"content": {}}},
+]  # fmt: skip
+
+
+def spoilt(value: Any) -> Iterator[Any]:
+    """The value with one of its parts in another form, or without it."""
+    yield from ODD
+    for key in value if isinstance(value, dict) else []:
+        yield {name: part for name, part in value.items() if name != key}
+        yield from ({**value, key: part} for part in spoilt(value[key]))
+    for at, item in enumerate(value) if isinstance(value, list) else []:
+        yield from ([*value[:at], part, *value[at + 1 :]] for part in spoilt(item))
+
+
+def test_whatever_is_odd_is_read_or_refused() -> None:
+    outcomes = Counter[object]()
+    for body in spoilt(RICH):
+        for reading in (MESSAGES.read, read_count):
+            try:
+                outcomes[type(reading(body))] += 1
+            except Refusal as refusal:
+                outcomes[refusal.status] += 1
+    assert outcomes.keys() == {DialectRequest, 400}
+    assert min(outcomes.values()) > 500
 
 
 def test_a_call_that_was_no_json_returns_as_it_was_sampled() -> None:

@@ -212,7 +212,8 @@ def test_a_reply_that_was_not_streamed_is_said_at_the_end() -> None:
 
 
 def blocks_of(**reply: Any) -> Any:
-    return MESSAGES.whole(turn_of({"role": "assistant", **reply}), ANSWER)["content"]
+    said: Any = {"role": "assistant", **reply}
+    return MESSAGES.whole(turn_of(said), ANSWER)["content"]
 
 
 def test_a_message_has_the_fields_of_the_api() -> None:

@@ -7,20 +7,21 @@ import random
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from openai import NOT_GIVEN
 from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.core.types import Message
 from clawrl_gym.gateway.dialects.dialect import Answer
 from clawrl_gym.gateway.dialects.responses import RESPONSES
 from clawrl_gym.gateway.dialects.responses_items import answer_id_of
 from clawrl_gym.gateway.wire.refusals import Refusal
+from clawrl_gym.gateway.wire.requests import ChatRequest
 from clawrl_gym.inference.generation import Delta, ToolCallDelta, message_of
-from tests.gateway.responses_bodies import LOOK, PATCH, SPACE
+from tests.gateway.responses_bodies import LOOK, PATCH, SPACE, turn_of
 
 A = "0123456789abcdef" * 2
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -38,23 +39,6 @@ NAMES = ["look", "patch", "mcp__files__read", "unknown"]
 
 def answer(**echo: object) -> Answer:
     return Answer(A, "policy", "mine", echo=ECHO | echo, created_s=1_700_000_000.25)
-
-
-def turn_of(reply: Message, finish_reason: str = "stop") -> Turn:
-    return Turn(
-        session_id="mine",
-        index=0,
-        kind="main",
-        prompt_ids_T=[1, 2, 3],
-        sampled_ids_T=[4, 5],
-        logprobs_T=[-0.1, -0.2],
-        versions_T=[0, 0],
-        finish_reason=finish_reason,
-        messages=[],
-        reply=reply,
-        created_s=1_700_000_009.5,
-        id=7,
-    )
 
 
 def call_of(index: int, name: str, arguments: str) -> ToolCallDelta:
@@ -298,3 +282,30 @@ def test_any_way_of_splitting_a_reply_streams_the_whole_one(
         holder = item["content"][0] if "content" in item else item
         [said] = [holder[name] for name in ("text", "arguments", "input") if name in holder]
         assert "".join(pieces) == said
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts, texts, calls, st.booleans())
+def test_a_reply_that_comes_back_is_the_same_message(
+    thoughts: str, text: str, called: list[tuple[str, str, bool]], has_ids: bool
+) -> None:
+    """Clients that keep nothing elsewhere send the items without their ids."""
+    calls = [
+        call_of(index, name, json.dumps({"input": argument}, ensure_ascii=False))
+        for index, (name, argument, _) in enumerate(called)
+    ]
+    delta: Delta = {"content": text, "reasoning_content": thoughts}
+    reply = message_of([delta | {"tool_calls": calls}])
+    items = cast(list[dict[str, Any]], whole_of(reply)["output"])
+    assume(items)  # an empty reply leaves nothing behind
+    sent = [
+        item if has_ids else {name: value for name, value in item.items() if name != "id"}
+        for item in items
+    ]
+    question = {"role": "user", "content": "Hello"}
+    fields = RESPONSES.read({"input": [question, *sent, question], **ECHO}).fields
+    assert isinstance(fields, ChatRequest)
+    [_, _, came_back, _] = fields.plain_messages()
+    assert {name: value for name, value in came_back.items() if value} == {
+        name: value for name, value in reply.items() if value
+    }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from typing import Any
+import random
+from typing import Any, cast
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from clawrl_gym.config import SamplingConfig
 from clawrl_gym.core.types import Message
+from clawrl_gym.gateway.dialects.dialect import Answer
 from clawrl_gym.gateway.dialects.responses import RESPONSES, ResponsesRequest
 from clawrl_gym.gateway.dialects.responses_tools import chosen, offered_tools
 from clawrl_gym.gateway.wire.refusals import Refusal
@@ -28,6 +33,7 @@ from tests.gateway.responses_bodies import (
     summarized,
     text_part,
     thought,
+    turn_of,
     user,
 )
 
@@ -164,6 +170,7 @@ def test_what_no_template_knows_is_left_out_and_named() -> None:
         "tools": [SEARCH, {"type": "mcp", "server_label": "x"}, LOOK | {"output_schema": {"a": 1}}],
         "include": ["web_search_call.results", "something.else"],
         "reasoning": {"mode": "pro", "context": "auto", "effort": None},
+        "text": {"colour": "red"},
         "colour": "red",
     }
     assert RESPONSES.read(body).unread == (
@@ -174,6 +181,7 @@ def test_what_no_template_knows_is_left_out_and_named() -> None:
         "input.mood",
         "input.web_search_call",
         "reasoning.mode",
+        "text.colour",
         "tools.mcp",
         "tools.output_schema",
         "tools.web_search",
@@ -187,11 +195,10 @@ def test_a_reference_stands_for_the_whole_reply() -> None:
         {"type": "item_reference", "id": f"fc_{A}_0"},
     ]
     for items in (referred, referred[:1], [*referred, call() | {"id": f"fc_{A}_1"}]):
-        read = RESPONSES.read({"input": [HI, *items, output(), HI]})
-        assert read.references == {1: A}
-        assert [message["role"] for message in read.fields.plain_messages()] == [  # type: ignore[union-attr]
-            "user", "assistant", "tool", "user",
-        ]  # fmt: skip
+        body = {"input": [HI, *items, output(), HI]}
+        assert RESPONSES.read(body).references == {1: A}
+        roles = [message["role"] for message in chat_of(body).plain_messages()]
+        assert roles == ["user", "assistant", "tool", "user"]
 
 
 def test_items_beside_a_reference_to_their_answer_are_a_part_of_it() -> None:
@@ -200,9 +207,9 @@ def test_items_beside_a_reference_to_their_answer_are_a_part_of_it() -> None:
         {"input": [HI, own, {"type": "item_reference", "id": f"fc_{A}_0"}, output()]}
     )
     assert read.references == {1: A}
-    body = RESPONSES.read({"input": [HI, {"id": f"msg_{A}"}, {"id": f"msg_{B}"}, said("x"), HI]})
-    assert body.references == {1: A, 2: B}
-    assert len(body.body["messages"]) == 5  # type: ignore[arg-type]
+    body = {"input": [HI, {"id": f"msg_{A}"}, {"id": f"msg_{B}"}, said("x"), HI]}
+    assert RESPONSES.read(body).references == {1: A, 2: B}
+    assert len(chat_of(body).messages) == 5
 
 
 def test_an_earlier_response_is_continued() -> None:
@@ -284,7 +291,7 @@ def test_what_is_no_request_is_refused(body: object) -> None:
 
 
 def test_values_that_ask_for_nothing_are_let_through() -> None:
-    neutral = {
+    neutral: dict[str, Any] = {
         "background": False, "conversation": None, "truncation": "disabled", "top_logprobs": 0,
         "text": {"format": {"type": "text"}, "verbosity": "medium"}, "service_tier": "auto",
         "max_tool_calls": 3, "user": "u", "safety_identifier": "s", "metadata": {"a": "b"},
@@ -306,9 +313,9 @@ def test_a_tool_is_chosen_by_either_of_its_names() -> None:
         assert choice == {"type": "function", "function": {"name": flat}}
         assert len(functions) == 4
     twice = offered_tools([SPACE, SPACE | {"name": "other"}])
-    for name, tools in (("other", offered), (None, offered), ("read", twice)):
+    for wrong, tools in (("other", offered), (None, offered), ("read", twice)):
         with pytest.raises(Refusal, match="tool_choice"):
-            chosen({"type": "function", "name": name}, tools)
+            chosen({"type": "function", "name": wrong}, tools)
 
 
 def test_a_form_of_the_text_has_its_name_in_chat_completions() -> None:
@@ -342,3 +349,45 @@ def test_a_grammar_of_a_free_form_tool_is_named_as_without_effect() -> None:
 def test_the_answer_repeats_what_the_request_said() -> None:
     body = {"input": "Hi", "tools": [PATCH], "instructions": "Be short.", "user": None}
     assert RESPONSES.read(body).echo == {"tools": [PATCH], "instructions": "Be short."}
+
+
+KINDS = ["message", "function", "custom", "namespace", "assistant", "item_reference", f"rs_{A}"]
+leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.sampled_from(KINDS)
+junk = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def with_one_changed(value: object, other: object, draw: random.Random) -> object:
+    """JSON with one of its values, at any depth, replaced by another one."""
+    keys: list[Any] = list(range(len(value))) if isinstance(value, list) else []
+    if isinstance(value, dict):
+        keys = list(value)
+    if not keys or draw.random() < 0.2:
+        return other
+    changed: Any = copy.copy(value)
+    key = draw.choice(keys)
+    changed[key] = with_one_changed(changed[key], other, draw)
+    return changed
+
+
+@settings(max_examples=200, deadline=None)
+@given(junk, st.randoms(use_true_random=False))
+def test_a_request_with_anything_in_it_is_read_or_refused(
+    other: object, draw: random.Random
+) -> None:
+    more = [said("Yes?"), thought("Hm."), custom_call(), custom_output(), HI]
+    body = CODEX | {"input": [*cast(list[object], CODEX["input"]), *more], "tools": [SPACE, PATCH]}
+    try:
+        read = RESPONSES.read(with_one_changed(body, other, draw))
+    except Refusal as refusal:
+        assume(refusal.status != 400)  # nothing to answer
+        raise
+    whole = RESPONSES.whole(
+        turn_of({"role": "assistant", "content": "Hi"}), Answer(A, "policy", "s", echo=read.echo)
+    )
+    assert json.loads(json.dumps(whole))["id"] == f"resp_{A}"

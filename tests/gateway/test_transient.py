@@ -8,7 +8,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message
 from clawrl_gym.gateway.wire.identify import TransientBlocks
-from tests.support.recordings import NAMES, recorded, shipped
+from tests.support.recordings import CLIENTS, NAMES, recorded, shipped
 
 BEGIN, END = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>", "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
 BLOCK = f"{BEGIN}\nActive exec sessions: none\n{END}"
@@ -135,3 +135,21 @@ def test_the_messages_given_are_not_changed() -> None:
 def test_a_pattern_that_makes_no_sense_is_a_clear_error(pattern: str) -> None:
     with pytest.raises(ConfigError, match=r"live\.transient: got"):
         TransientBlocks([pattern])
+
+
+@pytest.mark.parametrize("release", ["claude-code-2.1", "codex-0.171"])
+def test_only_the_persons_words_are_left_of_what_coding_agents_send(release: str) -> None:
+    dialogue = [recorded(f"{release}/{name}", CLIENTS).messages for name in (
+        "question", "tool_result", "second_question")]  # fmt: skip
+    said = [
+        [text_of(message) for message in stable(*messages) if message["role"] == "user"]
+        for messages in dialogue
+    ]
+    (question,) = said[0]
+    assert question.startswith("What is in a.txt? call ")
+    assert said[1:] == [[question], [question, "Thanks. And how long is it?"]]
+
+
+def test_news_of_claude_codes_background_tasks_is_no_context() -> None:
+    messages = recorded("claude-code-2.1/subagent_result", CLIENTS).messages
+    assert "<task-notification>" in text_of(stable(*messages)[-1])

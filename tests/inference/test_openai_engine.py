@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable, 
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.inference.generation import Piece, Sampling, message_of
 from clawrl_gym.inference.openai.client import OpenAiClient
+from clawrl_gym.inference.structured import Structured
 from clawrl_gym.preflight.preflight import (
     preflight_evaluation,
     preflight_serving,
@@ -148,6 +149,49 @@ async def test_a_setting_that_the_api_has_not_is_refused_by_name(sampling: Sampl
         with pytest.raises(RequestError, match="takes no token ids"):
             await client.generate([1], WARM, version=0)
     assert server.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("form", "sent"),
+    [
+        (Structured.of("response_format", "json_object", True), {"type": "json_object"}),
+        (
+            Structured.of("guided_json", "json", {"type": "object"}),
+            {
+                "type": "json_schema",
+                "json_schema": {"name": "reply", "schema": {"type": "object"}, "strict": True},
+            },
+        ),
+        (Structured.of("tool_choice", "tool_call", "required"), None),
+    ],
+)
+async def test_a_form_that_the_api_has_is_asked_for(form: Structured, sent: Any) -> None:
+    server = Server()
+    async with client_of(server) as client:
+        await client.generate_chat(HELLO, replace(WARM, structured=form), version=0)
+    (body,) = server.bodies
+    assert body.get("response_format") == sent
+    assert "guided_json" not in body
+
+
+@pytest.mark.parametrize("kind", ["regex", "choice", "grammar"])
+async def test_a_form_that_the_api_has_not_is_refused_by_name(kind: Any) -> None:
+    form, server = Structured.of("structured_outputs", kind, "a"), Server()
+    async with client_of(server) as client:
+        with pytest.raises(RequestError, match=r"got structured_outputs, which .* cannot be asked"):
+            await client.generate_chat(HELLO, replace(WARM, structured=form), version=0)
+    assert server.bodies == []
+
+
+async def test_a_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_PROVIDERS_KEY", "sk-1")
+    async with client_of(Server(key="sk-1"), key="env:SOME_PROVIDERS_KEY") as client:
+        assert (await client.generate_chat(HELLO, WARM, version=0)).whole is not None
+    asked = ["endpoint.base_url=http://a/v1", "endpoint.key=env:SOME_PROVIDERS_KEY"]
+    assert cg.load_config(asked, "evaluate").endpoint.key == "sk-1"
+    monkeypatch.delenv("SOME_PROVIDERS_KEY")
+    with pytest.raises(ConfigError, match="the environment has no SOME_PROVIDERS_KEY"):
+        cg.load_config(asked, "evaluate")
 
 
 async def test_what_is_turned_away_for_now_is_asked_again() -> None:

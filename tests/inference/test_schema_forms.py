@@ -97,7 +97,7 @@ def valid(schema: Any, text: str) -> bool:
     is_old = "dependencies" in schema
     draft = jsonschema.Draft7Validator if is_old else jsonschema.Draft202012Validator
     validator = draft(schema)
-    return validator.is_valid(json.loads(text))
+    return bool(validator.is_valid(json.loads(text)))
 
 
 @pytest.mark.parametrize(("schema", "right", "wrong"), KEPT)

@@ -82,6 +82,19 @@ TABLE = (
     # the environment and its tasks
     Misuse("train", "env.tasks={place}/nothing", r"there is no folder"),
     Misuse("train", "env=swe sandbox=bubblewrap env.instances={place}/x.jsonl", r"x\.jsonl"),
+    Misuse("train", "env=dataset", r"got env=dataset without data, expected env\.data=FILE"),
+    Misuse("evaluate", "env=dataset env.data={place}/nothing.jsonl", r"expected a file \(cannot"),
+    Misuse(
+        "train",
+        "env=dataset env.data={place}/rows.jsonl env.reward=json:dumps",
+        r"whose parameter 'obj' is no column of .*rows\.jsonl, expected parameters among",
+    ),
+    Misuse(
+        "train",
+        "env=dataset env.data={place}/rows.jsonl rollout.group_size=1 "
+        "env.reward=[exact,{{use:judge,criterion:x}}]",
+        r"rollout\.group_size=1, expected at least 2",
+    ),
     Misuse(
         "evaluate", "env=toolcall env.families=[nope]", r"got env.families=\['nope'\], expected"
     ),
@@ -170,6 +183,10 @@ TABLE = (
     Misuse("train", "learner.placement=apart policy.device=cpu", r"apart and no GPU of this mach"),
     # who acts, and who is asked
     Misuse("train", "agent=harness agent.command=[no-such-program]", r"neither on PATH nor a file"),
+    Misuse("train", "agent=cli", r"a program .command, folder. or a name with type=cli"),
+    Misuse("train", "agent=cli agent.name=nobody", r"agent\.name"),
+    Misuse("train", "env=toolcall agent=cli agent.command=[x]", r"whose sandbox can hold an agent"),
+    Misuse("train", "agent=cli agent.command=[x] agent.folder={place}/nothing", r"that is there"),
     Misuse("evaluate", "endpoint.base_url=localhost:8000", r"expected an address with http://"),
     Misuse("evaluate", "endpoint.base_url=http://127.0.0.1:9/v1", r"no server answers"),
     # whose turns are judged again, and by whom
@@ -229,6 +246,7 @@ def places(folder: Path) -> Iterator[dict[str, str]]:
     """What the table's placeholders stand for: broken models, half a run, a port that is taken."""
     (folder / "empty").mkdir(parents=True)
     (folder / "a_file").write_text("no folder")
+    (folder / "rows.jsonl").write_text('{"prompt": "a", "answer": 1}\n{"prompt": "b"}\n')
     (folder / "run" / "checkpoints" / "000003").mkdir(parents=True)
     (folder / "run" / "config.yaml").write_text("{}\n")
     _broken_models(folder)

@@ -9,6 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import clawrl_gym as cg
+from clawrl_gym.envs.dataset.env import DatasetEnv
 from examples import train_run
 from examples.own_agent import PlanningAgent
 from examples.own_algorithm import EarlyTokens
@@ -125,3 +126,18 @@ def test_the_logger_writes_a_table(tmp_path: Path) -> None:
     logger.close()
     with (tmp_path / "metrics.csv").open() as file:
         assert list(csv.reader(file)) == [["step", "train/reward"], ["3", "0.5"]]
+
+
+def test_the_example_of_a_reward_function_rewards_the_answers_of_its_rows() -> None:
+    env = DatasetEnv(data=str(EXAMPLES / "own_reward.jsonl"), reward="examples.own_reward:close")
+    tasks = {split: env.task_ids(split) for split in ("train", "heldout")}
+    assert sum(map(len, tasks.values())) == 20
+    assert all(tasks.values())
+    for task in (*tasks["train"], *tasks["heldout"]):
+        env.reset(options={"task": task})
+        (answer,) = env.solve()
+        assert env.step(answer)[1] == 1.0
+        env.reset(options={"task": task})
+        assert 0 < env.step(f"It is {int(answer) + 1}.")[1] < 1.0
+        env.reset(options={"task": task})
+        assert env.step("I do not know.")[1] == 0.0

@@ -47,7 +47,10 @@ def test_one_policy_in_one_environment_has_what_suits_it_and_nobody_else_has() -
     assert compose("train", ["env=terminal"], RunConfig).learner.lr == 8e-4
 
 
-NEEDED = {"agent=harness": ["agent.command=[program]"]}
+NEEDED = {
+    "agent=cli": ["agent.name=codex"],
+    "agent=harness": ["agent.command=[program]"],
+}
 """What an option does not go without."""
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +16,20 @@ from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import (
     INTERRUPTED,
+    Comparison,
     Episode,
     Group,
+    Message,
     Sample,
     StopReason,
     TaskRef,
     Verdict,
     VerdictKind,
 )
+from clawrl_gym.judge.comparison import GroupJudge
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Case
+from clawrl_gym.judge.models.chat_models import Completion
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.rollout.collection.collector import UNTRAINABLE, Collector, Judging
@@ -48,6 +54,7 @@ from tests.support.fakes_judge import (
     shipped_rules,
     stored,
     user,
+    whole,
 )
 
 TASK = TaskRef("t", 0, "train")
@@ -357,3 +364,29 @@ async def test_a_control_learns_from_anothers_outcome_and_keeps_its_own(store: S
     assert sample.session_id == "b"
     assert sample.reward == 1.0
     assert any(advantage > 0 for advantage in sample.advantages_T)
+
+
+class _Longer:
+    """A group judge's model that prefers longer replies."""
+
+    async def complete(
+        self, messages: list[Message], temperature: float, max_tokens: int
+    ) -> Completion:
+        shown = re.findall(r"<reply number=\"\d+\">\n(.*?)\n</reply>", text_of(messages[-1]))
+        return whole(json.dumps({"scores": [len(reply) for reply in shown]}))
+
+
+async def test_a_model_that_compares_replies_adds_to_what_they_earned(store: Store) -> None:
+    episodes = [
+        await played(store, name, 1.0, "x", reply=reply(said))
+        for name, said in (("a", "no"), ("b", "longer"), ("c", "no"), ("d", "longer"))
+    ]
+    comparison = Comparison("judge", "the longer one", 0.5)
+    judge = GroupJudge(_Longer(), [comparison], JudgeConfig())
+    comparing = Collector(
+        RolloutConfig(groups=1), store, Grpo(normalize_std=False), lambda groups: None,
+        group_judges={"": judge},
+    )  # fmt: skip
+    advantages = await collected(comparing, *episodes)
+    assert advantages == [[0.0, x, x] for x in (-0.25, 0.25, -0.25, 0.25)]
+    assert comparing.counters["comparisons/compared"] == 1

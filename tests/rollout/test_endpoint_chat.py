@@ -116,3 +116,78 @@ async def test_an_answer_that_is_no_completion_is_told(text: str) -> None:
     async with chat_with(Strange()) as chat:
         with pytest.raises(PolicyError, match="expected a chat completion"):
             await chat.reply(SPEC, HELLO, [])
+
+
+class Newer(Endpoint):
+    """Takes the length of a reply by its newer name alone, as OpenAI's newest models do."""
+
+    async def chat(self, request: web.Request) -> web.Response:
+        if "max_tokens" not in await request.json():
+            return await Endpoint.chat(self, request)
+        self.bodies.append(await request.json())
+        message = (
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+            "'max_completion_tokens' instead."
+        )
+        return web.json_response({"error": {"message": message}}, status=400)
+
+
+async def test_a_server_that_takes_the_newer_name_of_a_length_is_asked_by_it_from_then_on() -> None:
+    endpoint = Newer()
+    async with listening(endpoint):
+        address = PolicyAddress(endpoint.url, "none", "scripted", is_gateway=False, max_tokens=7)
+        chat = EndpointChat(address, 5.0, 4)
+        try:
+            for _ in range(2):
+                assert (await chat.reply(SPEC, HELLO, [])).message["content"] == "nothing"
+        finally:
+            await chat.close()
+    lengths = [(b.get("max_tokens"), b.get("max_completion_tokens")) for b in endpoint.bodies]
+    assert lengths == [(7, None), (None, 7), (None, 7)]
+
+
+async def test_a_failure_in_an_answer_of_status_200_is_one_and_no_reply() -> None:
+    """Routers in front of several providers answer so."""
+    told: list[tuple[object, type[PolicyError]]] = [
+        (400, RequestError),
+        ("context_length_exceeded", ContextError),
+        (401, PolicyError),
+    ]
+    for code, kind in told:
+
+        class Router(Endpoint):
+            failure: object = code
+
+            async def chat(self, request: web.Request) -> web.Response:
+                failure = {"code": self.failure, "message": "Provider returned error"}
+                return web.json_response({"error": failure})
+
+        async with chat_with(Router()) as chat:
+            with pytest.raises(kind, match="Provider returned error"):
+                await chat.reply(SPEC, HELLO, [])
+
+
+async def test_a_busy_provider_behind_a_router_is_asked_again() -> None:
+    class Busy(Endpoint):
+        async def chat(self, request: web.Request) -> web.Response:
+            answer = await Endpoint.chat(self, request)
+            if len(self.bodies) < 3:
+                return web.json_response({"error": {"code": 429, "message": "rate-limited"}})
+            return answer
+
+    endpoint = Busy()
+    async with chat_with(endpoint) as chat:
+        assert (await chat.reply(SPEC, HELLO, [])).message["content"] == "nothing"
+    assert len(endpoint.bodies) == 3
+
+
+async def test_calls_without_a_content_are_a_reply() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+    class Terse(Endpoint):
+        async def chat(self, request: web.Request) -> web.Response:
+            return web.json_response({"choices": [{"message": {"tool_calls": [call]}}]})
+
+    async with chat_with(Terse()) as chat:
+        message = (await chat.reply(SPEC, HELLO, [])).message
+    assert (message["content"], message["tool_calls"]) == (None, [call])

@@ -107,9 +107,11 @@ def test_a_declaration_that_cannot_be_is_told_with_the_configuration() -> None:
 def test_what_the_shipped_kinds_declare() -> None:
     declared = {name: SANDBOXES.capabilities_of(name) for name in SANDBOXES.builtin}
     assert declared == {
-        "bubblewrap": SandboxCapabilities(mounts=True, lists_files=True, pooled=True),
+        "bubblewrap": SandboxCapabilities(
+            mounts=True, agents=True, lists_files=True, pooled=True
+        ),
         "docker": SandboxCapabilities(
-            images=True, users=True, network=True, lists_files=True, pooled=True,
+            images=True, users=True, network=True, agents=True, lists_files=True, pooled=True,
             node_resource="docker",
         ),
     }  # fmt: skip

@@ -260,3 +260,17 @@ def test_a_root_of_a_hundred_uids_has_sandboxes_and_is_told_what_they_lack():
         done.stderr
     )
     assert "no uid ranges of their own" in done.stderr
+
+
+def test_a_socket_inside_is_held_outside(folder):
+    code = """
+        with open_sandbox(Limits()) as sandbox, sandbox.listen() as listener:
+            port = listener.getsockname()[1]
+            sandbox.exec(f"echo hello >/dev/tcp/127.0.0.1/{port}", 10)
+            connection, _ = listener.accept()
+            with connection:
+                print(connection.recv(10))
+            print(sandbox.exec(f"echo >/dev/tcp/127.0.0.1/{port + 1}", 10).exit_code)
+    """
+    done = run_as_user(folder, code)
+    assert done.stdout == "b'hello\\n'\n1\n", done.stderr

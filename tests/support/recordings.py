@@ -11,6 +11,7 @@ from typing import Any
 from clawrl_gym.config import LiveConfig, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Message
+from clawrl_gym.gateway.dialects.table import DIALECTS
 from clawrl_gym.gateway.wire.requests import ChatRequest
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "openclaw"
@@ -28,6 +29,7 @@ class Recording:
 
     headers: dict[str, str]
     body: dict[str, Any]
+    """As a chat request, whatever its dialect."""
     messages: list[Message]
     reply: Message | None
     """None where it answered with an error."""
@@ -35,8 +37,11 @@ class Recording:
 
 def recorded(name: str, folder: Path = FOLDER) -> Recording:
     told = json.loads((folder / f"{name}.json").read_text())
-    messages = ChatRequest.model_validate(told["body"]).plain_messages()
-    return Recording(told["headers"], told["body"], messages, told.get("reply"))
+    dialect = DIALECTS[told.get("path", "/v1/chat/completions")]
+    request = dialect.read(told["body"])
+    assert isinstance(request.fields, ChatRequest)
+    messages = request.fields.plain_messages()
+    return Recording(told["headers"], request.body, messages, told.get("reply"))
 
 
 def conversation(folder: str) -> list[Recording]:

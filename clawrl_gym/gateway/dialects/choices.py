@@ -108,6 +108,7 @@ def usage_of(turn: Turn) -> Usage:
 
 
 def finish_reason_of(turn: Turn) -> str:
-    """The finish reason in OpenAI's words."""
-    has_calls = bool(turn.reply.get("tool_calls")) and turn.finish_reason == "stop"
-    return "tool_calls" if has_calls else turn.finish_reason
+    """The finish reason in OpenAI's words; a call that the request named is none."""
+    is_named = isinstance(turn.template.get("tool_choice"), dict)
+    has_calls = bool(turn.reply.get("tool_calls")) and not is_named
+    return "tool_calls" if has_calls and turn.finish_reason == "stop" else turn.finish_reason

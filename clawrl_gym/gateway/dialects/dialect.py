@@ -49,7 +49,7 @@ class Answer:
     """The session's name, as its user knows it."""
     wants_usage: bool = True
     """Whether the end of a stream has the token counts."""
-    echo: JsonObject = field(default_factory=dict)
+    echo: Json = field(default_factory=dict)
     """`DialectRequest.echo`."""
     created_s: float = field(default_factory=time.time)
     """Unix time at which it began; a stream says it before its turn has one."""

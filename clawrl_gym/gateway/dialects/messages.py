@@ -2,8 +2,8 @@
 
 A request becomes one of chat completions as vLLM's own converter makes it, so that its prompt is
 the same. Fields that only chat completions has mean here what they mean there: they are honoured,
-refused by name, or named as without effect. `messages_history.py` reads the conversation and
-`messages_reply.py` words the reply.
+refused by name, or named as without effect. `messages_history.py` reads the conversation,
+`messages_tools.py` the tools, and `messages_reply.py` words the reply.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from clawrl_gym.core.types import Json, JsonObject, Turn
 from clawrl_gym.gateway.dialects.dialect import Answer, Dialect, DialectRequest
 from clawrl_gym.gateway.dialects.messages_history import History
 from clawrl_gym.gateway.dialects.messages_reply import MessageEvents, error_of, message_json
+from clawrl_gym.gateway.dialects.messages_tools import ToolChoice, tools_in_chat
 from clawrl_gym.gateway.wire.refusals import Refusal
 from clawrl_gym.gateway.wire.request_fields import Refused, refuse_fields
 from clawrl_gym.gateway.wire.requests import LONGEST_REPLY, ChatRequest, Fields, parse_as
@@ -38,10 +39,6 @@ WITHOUT_EFFECT = frozenset({
     "user_profile_id", "workspace_id",
 })  # fmt: skip
 """They say who pays, where and how fast it is served, and who answers when a model declines."""
-_TOOL_WITHOUT_EFFECT = frozenset({"allowed_callers", "cache_control", "eager_input_streaming"})
-_TOOL_FIELDS = frozenset({
-    "name", "description", "input_schema", "type", "strict", "defer_loading"
-})  # fmt: skip
 _TERMS = {
     "stop": "stop_sequences",
     "response_format": "output_config.format",
@@ -51,7 +48,6 @@ _TERMS = {
 }
 """Fields of chat completions, as this API calls them."""
 _OLDER_SESSION = re.compile(r"_session_([0-9A-Za-z-]{8,64})$")
-_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 R = TypeVar("R", bound="CountRequest")
 
 
@@ -94,29 +90,6 @@ class OutputConfig(Fields):
     format: OutputFormat | None = None
 
 
-class ToolChoice(Fields):
-    """Which tools may or must be called."""
-
-    type: Literal["auto", "any", "tool", "none"]
-    name: str | None = None
-    disable_parallel_tool_use: bool | None = None
-
-    def in_chat(self, names: Sequence[object]) -> object:
-        """The choice among tools of these names. Raises Refusal (400)."""
-        is_offered = self.name in names if self.type == "tool" else bool(names)
-        if self.type in ("any", "tool") and not is_offered:
-            wanted = f"tool {self.name!r:.100}" if self.type == "tool" else "'any'"
-            raise Refusal(
-                400,
-                f"tool_choice: got {wanted}, expected one of the tools with an input_schema: "
-                "tools that run on a server are not offered",
-                param="tool_choice",
-            )
-        if self.type == "tool":
-            return {"type": "function", "function": {"name": self.name}}
-        return _CHOICES[self.type]
-
-
 class CountRequest(Fields):
     """POST /v1/messages/count_tokens."""
 
@@ -148,8 +121,7 @@ class CountRequest(Fields):
         for at, message in enumerate(self.messages):
             history.add(message, f"messages.{at}")
         body: JsonObject = {"model": self.model, "messages": history.messages}
-        unread = history.unread | set(self._unread())
-        body |= self._tools(unread) | self._output() | _session_of(self.metadata or {})
+        body |= self._tools(history) | self._output() | _session_of(self.metadata or {})
         if self.stop_sequences:
             body["stop"] = self.stop_sequences
         extra = self.model_extra or {}
@@ -161,7 +133,7 @@ class CountRequest(Fields):
         for name in given.keys() & body.keys():
             wrong = f"got {name} beside {_TERMS[name]}, which says the same: expected one of them"
             raise Refusal(400, wrong, param=name)
-        return body | given, unread
+        return body | given, history.unread.union(self._unread())
 
     def _unread(self) -> Iterator[str]:
         if self.thinking is not None:
@@ -172,13 +144,11 @@ class CountRequest(Fields):
         if _clears(self.context_management or {}):
             yield "context_management"
 
-    def _tools(self, unread: set[str]) -> JsonObject:
-        tools = [_tool(tool, at, unread) for at, tool in enumerate(self.tools or [])]
-        offered = [tool for tool in tools if tool is not None]
-        body: JsonObject = {"tools": [_function(tool) for tool in offered]} if offered else {}
+    def _tools(self, history: History) -> JsonObject:
+        tools = tools_in_chat(self.tools or [], history.tool_changes, history.unread)
+        body: JsonObject = {"tools": tools} if tools else {}
         if self.tool_choice is not None:
-            names = [tool.get("name") for tool in offered]
-            body["tool_choice"] = self.tool_choice.in_chat(names)
+            body["tool_choice"] = self.tool_choice.in_chat(tools)
             if self.tool_choice.disable_parallel_tool_use:
                 body["parallel_tool_calls"] = False
         return body
@@ -284,34 +254,6 @@ def _in_our_terms(refusal: Refusal) -> Refusal:
         return refusal
     message = str(refusal).replace(theirs, ours, 1)
     return Refusal(refusal.status, message, refusal.code, ours + dot + rest)
-
-
-def _tool(tool: JsonObject, at: int, unread: set[str]) -> JsonObject | None:
-    """A tool that can be called; None for one that would run on a server. Raises Refusal (400)."""
-    kind = tool.get("type")
-    if isinstance(tool.get("input_schema"), dict):
-        extra = tool.keys() - _TOOL_FIELDS - _TOOL_WITHOUT_EFFECT
-        unread.update(f"tools.{name}" for name in extra if tool[name])
-        return tool
-    if kind in (None, "custom"):
-        where = f"tools.{at}.input_schema"
-        got = f"{tool.get('input_schema')!r:.100}"
-        raise Refusal(400, f"{where}: got {got}, expected a JSON schema", param=where)
-    unread.add(f"tools.{kind}")
-    return None
-
-
-def _function(tool: JsonObject) -> JsonObject:
-    schema = tool["input_schema"]
-    assert isinstance(schema, dict)  # `_tool` leaves nothing else
-    function: JsonObject = {"name": tool.get("name")}
-    if tool.get("description") is not None:
-        function["description"] = tool["description"]
-    function["parameters"] = schema if "type" in schema else {**schema, "type": "object"}
-    for name in ("strict", "defer_loading"):
-        if tool.get(name) is not None:
-            function[name] = tool[name]
-    return {"type": "function", "function": function}
 
 
 def _session_of(metadata: JsonObject) -> JsonObject:

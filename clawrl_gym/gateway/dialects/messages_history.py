@@ -21,6 +21,7 @@ _ROLES = ("user", "assistant", "system")
 _BILLING = "x-anthropic-billing-header"
 """Begins a block of Claude Code that changes with every request, and the prompt's beginning with
 it."""
+_TOOL_CHANGES = ("tool_addition", "tool_removal")
 _NOT_SAID = frozenset({"role", "content", "cache_control"})
 
 
@@ -31,18 +32,22 @@ class History:
     messages: list[JsonObject] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     """Names of what was left out."""
+    tool_changes: list[JsonObject] = field(default_factory=list)
+    """The blocks by which system messages add and remove tools."""
 
     def add_system(self, content: object, where: str) -> None:
-        """Add a system message, if it has text."""
+        """Add the system message of the request, if it has text."""
         text = content if isinstance(content, str) else "".join(self._system_texts(content, where))
         if text:
             self.messages.append({"role": "system", "content": text})
 
     def _system_texts(self, content: object, where: str) -> Iterator[str]:
         for block in _blocks_of(content, where):
-            text = block.get("text")
-            if block.get("type") != "text" or not isinstance(text, str):
-                self.unread.add(f"system.{block.get('type')}")
+            kind, text = block.get("type"), block.get("text")
+            if kind in _TOOL_CHANGES and where != "system":
+                self.tool_changes.append(block)
+            elif kind != "text" or not isinstance(text, str):
+                self.unread.add(f"system.{kind}")
             elif not text.startswith(_BILLING):
                 yield text
 
@@ -55,8 +60,9 @@ class History:
             if not (isinstance(content, str) and content.startswith(_BILLING)):
                 self.add_system(content, f"{where}.content")
             return
-        said: JsonObject = {key: message[key] for key in message.keys() - _NOT_SAID}
-        said["role"] = role
+        said: JsonObject = {"role": role}
+        if len(message) > 2:
+            said |= {key: message[key] for key in message.keys() - _NOT_SAID}
         if isinstance(content, str):
             said["content"] = content
         else:
@@ -89,7 +95,8 @@ class History:
         if calls:
             said["tool_calls"] = calls
         if parts:
-            said["content"] = parts
+            is_text = len(parts) == 1 and parts[0].get("type") == "text"
+            said["content"] = parts[0]["text"] if is_text else parts
         return said
 
     def _add_result(self, block: JsonObject) -> None:

@@ -7,7 +7,7 @@ too is decided on there (`wire/`); this file knows the rest, and the names that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -64,7 +64,8 @@ _INCLUDABLE = frozenset({
     "web_search_call.action.sources", "web_search_call.results",
 })  # fmt: skip
 """What a response may include: items that it never has, and reasoning that is never encrypted."""
-_NEUTRAL_REASONING = {"context": ("auto",), "mode": ("standard",)}
+_USUAL = {"reasoning.context": "auto", "reasoning.mode": "standard"}
+"""What has no effect, and the value with which nobody expects any."""
 _IN_OWN_TERMS = {
     "max_tokens": "max_output_tokens",
     "reasoning_effort": "reasoning.effort",
@@ -78,6 +79,8 @@ _IN_OWN_TERMS = {
 class TextOptions(Fields):
     """What the text of a response shall be like."""
 
+    model_config = ConfigDict(extra="allow", frozen=True)
+
     format: JsonObject | None = None
     verbosity: str | None = None
 
@@ -90,12 +93,6 @@ class ReasoningOptions(Fields):
     effort: str | None = None
     summary: str | None = None
     generate_summary: str | None = None
-
-    @property
-    def unread(self) -> Iterator[str]:
-        for name, value in (self.model_extra or {}).items():
-            if value is not None and value not in _NEUTRAL_REASONING.get(name, ()):
-                yield f"reasoning.{name}"
 
 
 class ResponsesRequest(Fields):
@@ -159,10 +156,15 @@ class ResponsesRequest(Fields):
     @property
     def unread(self) -> list[str]:
         """Names of what had no effect and is not passed on."""
-        included = [f"include.{name[:80]}" for name in self.include or []]
-        of_reasoning = self.reasoning.unread if self.reasoning else ()
-        known = {f"include.{name}" for name in _INCLUDABLE}
-        return [*(name for name in included if name not in known), *of_reasoning]
+        options = {
+            f"{of}.{name}": value
+            for of, part in (("text", self.text), ("reasoning", self.reasoning))
+            for name, value in ((part and part.model_extra) or {}).items()
+        }
+        return [
+            *(f"include.{name}" for name in self.include or [] if name not in _INCLUDABLE),
+            *(name for name, value in options.items() if value not in (None, _USUAL.get(name))),
+        ]
 
 
 def _response_format(wanted: JsonObject | None) -> JsonObject | None:

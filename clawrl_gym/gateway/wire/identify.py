@@ -1,8 +1,9 @@
 """The session of a request, and whether it is a turn of the conversation.
 
-Session, in this order: the path, the header `X-Session-Id`, the body (`session_id`, or `session_id`
-in its `metadata`), a line that the client writes into its first message (`live.runtime_session`),
-the history, a fresh id. OpenAI's `user` names a person, not a conversation: it never is a session
+Session, in this order: the path, the header `X-Session-Id`, a header in which a client names it
+(`session_headers` of `live.clients`), the body (`session_id`, or `session_id` in its `metadata`), a
+line that the client writes into its first message (`live.runtime_session`), the history, a fresh
+id. OpenAI's `user` names a person, not a conversation: it never is a session
 id, but histories of different users are never matched.
 
 By history: a request belongs to the session that made its last known reply after the same messages.
@@ -15,7 +16,7 @@ for itself, and all of an evaluation (the header `X-Clawrl-Evaluation`), which i
 its own unless it names one. What the client says comes first (the header `X-Turn-Type`, then
 `turn_type` in the body: `main`, and everything else is side); then the rules of `live.kinds` and
 `live.clients`, of which the first that holds names the turn; then a header that only a client's
-subagents send; then it is main.
+subagents send, or in which it says what a request is for; then it is main.
 
 What a client adds to a conversation for one request only, and does not keep, is left out where
 conversations are matched and from next states. What is recorded of a request, and what the policy
@@ -114,6 +115,7 @@ class RequestRules:
         self.transient = TransientBlocks(rules.transient)
         self._kinds = KindRules(rules.kinds)
         self._subagent_headers = {name.lower() for name in rules.subagent_headers}
+        self._kind_headers = [name.lower() for name in rules.kind_headers]
 
     def read(
         self, messages: list[Message], body: Json, user: str, headers: Mapping[str, str]
@@ -121,8 +123,8 @@ class RequestRules:
         """`user`: whose key it brought; `headers`: in lower case."""
         lasting = self.transient.removed_from(messages)
         kind, rule = self._kinds.kind_of(lasting, body, headers.get("x-turn-type"))
-        if not rule and not self._subagent_headers.isdisjoint(headers):
-            kind, rule = "side", "subagent"
+        if not rule:
+            kind, rule = self._kind_by_headers(headers)
         if headers.get("x-clawrl-evaluation", "").strip().lower() in _EVALUATES:
             kind, rule = "side", EVALUATION
         compared = {name: body[name] for name in body if name not in _NOT_COMPARED}
@@ -133,6 +135,15 @@ class RequestRules:
             exact_request=request_digest(kind, messages, compared),
         )
 
+    def _kind_by_headers(self, headers: Mapping[str, str]) -> tuple[TurnKind, str]:
+        """What a client's own headers say of a turn that no rule knows."""
+        if not self._subagent_headers.isdisjoint(headers):
+            return "side", "subagent"
+        said = [headers[name] for name in self._kind_headers if headers.get(name, "").strip()]
+        if any(_kind_by_name(name) == "side" for name in said):
+            return "side", "header"
+        return "main", ""
+
 
 class Identifier:
     """Tells sessions apart; remembers hashes of conversations, never their words."""
@@ -142,6 +153,7 @@ class Identifier:
         rules = config.rules
         self.rules = RequestRules(config)
         self.transient = self.rules.transient
+        self._session_headers = tuple(name.lower() for name in rules.session_headers)
         key = "live.runtime_session"
         self._runtime = [_compiled(pattern, key) for pattern in rules.runtime_session]
         if any(pattern.groups == 0 for pattern in self._runtime):
@@ -160,7 +172,9 @@ class Identifier:
             reading = self.rules.read(messages, body, origin.user, headers)
         branch, kind = reading.branch, reading.kind
         is_retry = _is_retry(headers)
-        named = _explicit_id(origin.path_id, headers, body) or self._by_runtime_line(branch)
+        named = _explicit_id(
+            origin.path_id, headers, body, self._session_headers
+        ) or self._by_runtime_line(branch)
         if named is not None:
             session_id, matched_by = stored_id(origin.user, named[0]), named[1]
         elif reading.rule == EVALUATION:
@@ -232,15 +246,20 @@ def _whose(user: str, said: object) -> str:
 
 
 def _explicit_id(
-    path_id: str | None, headers: Mapping[str, str], body: Json
+    path_id: str | None, headers: Mapping[str, str], body: Json, of_clients: Sequence[str]
 ) -> tuple[str, MatchedBy] | None:
-    """The id that the client names. One in `metadata` may be meant for somebody else."""
+    """The id that the client names. One in `metadata`, or in a header that is not ours
+    (`of_clients`), may be meant for somebody else: what cannot be an id is none."""
     in_header = headers.get("x-session-id", "").strip()
     in_body = body.get("session_id")
     if path_id is not None:
         return session_id_of(path_id), "path"
     if in_header:
         return session_id_of(in_header), "header"
+    named = (_valid_id(headers.get(name, "").strip()) for name in of_clients)
+    session_id = next(filter(None, named), None)
+    if session_id is not None:
+        return session_id, "header"
     if isinstance(in_body, str | int) and in_body != "":
         return session_id_of(str(in_body)), "body"
     metadata = body.get("metadata")

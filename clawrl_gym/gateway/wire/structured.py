@@ -1,8 +1,7 @@
 """Fields of a request that force its reply into a form, and their one meaning.
 
-A form is checked before an engine sees it. It must not be so large that it stalls one, and must
-not say what the engine would not keep: xgrammar, which masks the tokens, passes over some of JSON
-Schema without a word. `tests/inference/test_structured_vllm.py` holds the lists below against it.
+A form is checked before an engine sees it: it must not be so large that it stalls one, and must not
+say what the engine would not keep.
 """
 
 from __future__ import annotations
@@ -13,35 +12,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clawrl_gym.core.types import Json, JsonObject
+from clawrl_gym.core.text import read_json
+from clawrl_gym.core.types import JsonObject
 from clawrl_gym.gateway.wire.refusals import Refusal
+from clawrl_gym.gateway.wire.schemas import DEEPEST_SCHEMA, not_kept_in
 from clawrl_gym.inference.structured import Kind, Structured
 
 LONGEST_FORM = 65_536
 """Characters of a form as JSON text."""
-DEEPEST_SCHEMA = 32
-"""Schemas within one another."""
 _LONGEST_REGEX = 4096
-_NOT_KEPT = (
-    "not", "if", "dependentRequired", "dependentSchemas", "dependencies", "multipleOf",
-    "uniqueItems", "contains", "additionalItems", "$dynamicRef", "$recursiveRef",
-)  # fmt: skip
-"""Keywords that would not be kept to."""
-_ALONE = ("$ref", "anyOf", "oneOf", "allOf", "enum", "const")
-"""Keywords beside which no other is kept to, but `type` beside values."""
-_VALUES = ("enum", "const")
-_OF_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-_OF_TEXTS = ("minLength", "maxLength", "pattern", "format")
-_ASSERTIONS = frozenset({
-    *_ALONE, *_OF_NUMBERS, *_OF_TEXTS, "type", "properties", "required", "additionalProperties",
-    "patternProperties", "propertyNames", "minProperties", "maxProperties",
-    "unevaluatedProperties", "items", "prefixItems", "minItems", "maxItems", "unevaluatedItems",
-})  # fmt: skip
-_NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
-_LISTED_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SCHEMAS = (
-    "items", "additionalProperties", "propertyNames", "unevaluatedProperties", "unevaluatedItems",
-)  # fmt: skip
 
 
 class Exact(BaseModel):
@@ -149,13 +128,11 @@ def guided_forms(values: Mapping[Kind, object]) -> Iterator[Structured]:
 
 def one_of(forms: Iterator[Structured]) -> Structured | None:
     """The only form, if there is one. Raises Refusal (400) for several."""
-    first, *others = [*forms] or [None]
-    for other in others:
-        assert first is not None
-        assert other is not None
-        where = f"{first.field} ({first.kind}) and {other.field} ({other.kind})"
+    found = [*forms]
+    for other in found[1:]:
+        where = f"{found[0].field} ({found[0].kind}) and {other.field} ({other.kind})"
         raise _refused(other.field, f"two forms, {where}, expected one")
-    return first
+    return found[0] if found else None
 
 
 def forced_call(choice: ToolChoice | None, tools: list[JsonObject] | None) -> Structured | None:
@@ -192,7 +169,7 @@ def check_settings(form: Structured, settings: Mapping[str, object]) -> None:
 def _form(field: str, kind: Kind, value: object) -> Structured:
     if kind == "json" and isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = read_json(value.encode(), "client")
         except (ValueError, RecursionError):
             raise _refused(field, "a text that is not JSON, expected a JSON schema") from None
     _check_length(field, value)
@@ -224,75 +201,9 @@ def _check_regex(field: str, pattern: str) -> None:
 
 def _check_schema(field: str, schema: object) -> None:
     """Raise Refusal (400) for what is no schema, and for one that would not be kept to."""
-    level = [schema]
-    for _ in range(DEEPEST_SCHEMA):
-        for one in level:
-            if not isinstance(one, dict | bool):
-                raise _refused(field, f"{_shown(one)} in the place of a JSON schema")
-            if isinstance(one, dict) and (why := _not_kept(one)):
-                raise _refused(field, f"a JSON schema with {why}")
-        level = [part for one in level if isinstance(one, dict) for part in _parts(one)]
-        if not level:
-            return
-    raise _refused(field, f"more than {DEEPEST_SCHEMA} schemas within one another")
-
-
-def _not_kept(schema: JsonObject) -> str:
-    """What of a schema would not be kept to, and the remedy; empty where all would."""
-    asserted = schema.keys() & _ASSERTIONS
-    for name in _NOT_KEPT:
-        if schema.get(name) not in (None, False):
-            return f"{name}, which cannot be kept to: leave it out"
-    for name in _ALONE:
-        others = asserted - {name} - ({"type"} if name in _VALUES else set())
-        if name in schema and others:
-            return f"{min(others)} beside {name}, which would not be kept to: put it inside"
-    if len(_items(schema.get("allOf"))) > 1:
-        return "several schemas in allOf, which would not be kept to: make them one"
-    if "type" not in schema and (untyped := asserted.intersection(_OF_NUMBERS + _OF_TEXTS)):
-        return f"{min(untyped)} and no type, which would not be kept to: add its type"
-    ref = schema.get("$ref", "#")
-    if not isinstance(ref, str) or (ref != "#" and not ref.startswith("#/")):
-        return f"$ref={_shown(ref)}, expected '#' or '#/...'"
-    return _foreign_value(schema)
-
-
-def _foreign_value(schema: JsonObject) -> str:
-    """A value that is not of the schema's type, and would be allowed all the same."""
-    types = _items(schema.get("type"))
-    values = [*_items(schema.get("enum")), *([schema["const"]] if "const" in schema else [])]
-    for value in values:
-        if types and not any(_is_of(value, str(one)) for one in types):
-            return (
-                f"the value {_shown(value)}, expected one of its type: {', '.join(map(str, types))}"
-            )
-    return ""
-
-
-def _is_of(value: object, json_type: str) -> bool:
-    classes: dict[str, type | tuple[type, ...]] = {
-        "string": str, "integer": int, "number": (int, float), "object": dict, "array": list,
-        "boolean": bool, "null": type(None),
-    }  # fmt: skip
-    if isinstance(value, bool):
-        return json_type == "boolean"
-    return isinstance(value, classes.get(json_type, object))
-
-
-def _parts(schema: JsonObject) -> Iterator[Json | object]:
-    """The schemas inside a schema."""
-    for name in _NAMED_SCHEMAS:
-        named = schema.get(name)
-        yield from named.values() if isinstance(named, dict) else ()
-    for name in _LISTED_SCHEMAS:
-        yield from _items(schema.get(name)) if name in schema else ()
-    yield from (schema[name] for name in _SCHEMAS if name in schema)
-
-
-def _items(value: object) -> list[object]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
+    why = not_kept_in(schema)
+    if why:
+        raise _refused(field, why)
 
 
 def _shown(value: object) -> str:

@@ -7,10 +7,11 @@ that serves it behind the gateway.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 
@@ -21,8 +22,10 @@ from clawrl_gym.core.errors import (
     ReplyTimeout,
     RequestError,
     RequestTooLarge,
+    boundary,
 )
 from clawrl_gym.core.processes.pauses import growing_pauses_s
+from clawrl_gym.core.types import JsonObject
 
 T = TypeVar("T")
 _REFUSED = (400, 413, 422)
@@ -32,6 +35,7 @@ _BUSY = (408, 425, 429, 500, 502, 503, 504, 529)
 """Statuses after which the same request may be answered later."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
 _SHOWN = 300
+_OLDER, _NEWER = "max_tokens", "max_completion_tokens"
 
 
 class TurnedAway(PolicyUnavailable):
@@ -39,6 +43,43 @@ class TurnedAway(PolicyUnavailable):
 
     after_s: float = 0.0
     """Seconds after which to ask again, by the server's own word."""
+
+
+class Wording:
+    """Name of a reply's longest length at one server: newer models of OpenAI's refuse
+    `max_tokens`, and other servers do not know `max_completion_tokens`."""
+
+    def __init__(self) -> None:
+        self._is_newer = False
+
+    async def asked(self, ask: Callable[[JsonObject], Awaitable[T]], body: JsonObject) -> T:
+        """The answer of `ask` to a body, in the name that the server takes."""
+        sent = self._worded(body)
+        try:
+            return await ask(sent)
+        except RequestError as refusal:
+            if _OLDER not in sent or _NEWER not in str(refusal):
+                raise
+        self._is_newer = True
+        return await ask(self._worded(body))
+
+    def _worded(self, body: JsonObject) -> JsonObject:
+        if not self._is_newer or _OLDER not in body:
+            return body
+        rest = {name: value for name, value in body.items() if name != _OLDER}
+        return {**rest, _NEWER: body[_OLDER]}
+
+
+def completion_of(url: str, text: str) -> Any:
+    """The JSON of an answer with status 200. Raises the failure that it tells of instead: routers
+    in front of several providers send theirs so."""
+    with boundary(PolicyError, f"{url} answered {text[:100]!r}, expected a chat completion"):
+        answer = json.loads(text)
+        error = None if answer.get("choices") else answer.get("error")
+    if error:
+        code = error.get("code") if isinstance(error, dict) else None
+        raise failure_of(url, code if isinstance(code, int) else 500, text, None)
+    return answer
 
 
 def failure_of(url: str, status: int, text: str, retry_after: str | None) -> PolicyError:

@@ -30,7 +30,13 @@ from clawrl_gym.inference.generation import (
     message_of,
 )
 from clawrl_gym.inference.interface import EngineClient
-from clawrl_gym.inference.openai.answers import asked_again, failure_of, reaching
+from clawrl_gym.inference.openai.answers import (
+    Wording,
+    asked_again,
+    completion_of,
+    failure_of,
+    reaching,
+)
 
 _PASSED_ON = {"temperature", "top_p", "max_tokens", "seed", "stop", "presence_penalty",
               "frequency_penalty"}  # fmt: skip
@@ -60,6 +66,7 @@ class OpenAiClient(EngineClient):
         self._logprobs = logprobs
         self._pool = HttpPool("the policy", endpoint.key, max_connections)
         self._answered_s = -math.inf
+        self._wording = Wording()
 
     async def render(self, body: ChatBody) -> list[int]:
         raise _no_ids("the prompt of a chat")
@@ -95,7 +102,9 @@ class OpenAiClient(EngineClient):
         """The server's own prompt, whatever `required_prefix` says: nothing can be joined to it."""
         request = self._request(body, sampling)
         answer = await asked_again(
-            lambda: self._whole(request), self._endpoint.patience_s, lambda _: None
+            lambda: self._wording.asked(self._whole, request),
+            self._endpoint.patience_s,
+            lambda _: None,
         )
         with boundary(PolicyError, f"{self._url} answered {str(answer)[:100]!r}"):
             choice, said = answer["choices"][0], _Said()
@@ -132,7 +141,9 @@ class OpenAiClient(EngineClient):
         said, reason, usage = _Said(), None, None
         yield Piece([], [], {}, prompt_ids_T=[UNKNOWN_ID])
         response = await asked_again(
-            lambda: self._begun(request), self._endpoint.patience_s, lambda _: None
+            lambda: self._wording.asked(self._begun, request),
+            self._endpoint.patience_s,
+            lambda _: None,
         )
         async with response, aclosing(self._events(response)) as events:
             async for event in events:
@@ -192,8 +203,7 @@ class OpenAiClient(EngineClient):
         if answer.status != 200:
             raise failure_of(self._url, answer.status, text, answer.headers.get("Retry-After"))
         self._answered_s = time.monotonic()
-        with boundary(PolicyError, f"{self._url} answered {text[:100]!r}, expected JSON"):
-            return json.loads(text)
+        return completion_of(self._url, text)
 
     async def _begun(self, request: JsonObject) -> aiohttp.ClientResponse:
         """A stream that has begun. The time limit is between two of its pieces."""

@@ -133,7 +133,9 @@ class ReplyParser:
     @property
     def _parser_name(self) -> str:
         """Name of the class of vLLM's tool parser; empty where there is none."""
-        return getattr(getattr(self._renderer.parser, "tool_parser_cls", None), "__name__", "")
+        parser_class = getattr(self._renderer.parser, "tool_parser_cls", None)
+        name: str = getattr(parser_class, "__name__", "")
+        return name
 
     @cached_property
     def _adjusted(self) -> ChatCompletionRequest:

@@ -49,13 +49,13 @@ def case_messages(instructions: str, case: Case, max_chars: int) -> list[Message
 
 def case_text(case: Case, max_chars: int) -> str:
     """The case as quotations; each text has at most `max_chars` characters."""
-    parts = [_quoted("request", case.request, max_chars)]
+    parts = [quoted("request", case.request, max_chars)]
     if case.tools:
         signatures = "\n".join(_signature(tool) for tool in case.tools)
-        parts.append(_quoted("tools", signatures, max_chars))
-    parts.append(_quoted("reply", reply_text(case.reply), max_chars))
+        parts.append(quoted("tools", signatures, max_chars))
+    parts.append(quoted("reply", reply_text(case.reply), max_chars))
     parts += [
-        _quoted("next_state", text_of(message), max_chars, role=str(message.get("role") or "user"))
+        quoted("next_state", text_of(message), max_chars, role=str(message.get("role") or "user"))
         for message in case.next_state
     ]
     return "\n".join(parts)
@@ -88,9 +88,11 @@ def _plain(sign: str) -> str:
     return plain if len(plain) == 1 else sign
 
 
-def _quoted(tag: str, text: str, max_chars: int, role: str | None = None) -> str:
-    attribute = "" if role is None else f' role="{re.sub(chr(34), "", as_data(role))}"'
-    return f"<{tag}{attribute}>\n{as_data(clipped(text, max_chars))}\n</{tag}>"
+def quoted(tag: str, text: str, max_chars: int, **attributes: str) -> str:
+    """The text between tags, as data of at most so many characters."""
+    values = {name: re.sub('"', "", as_data(value)) for name, value in attributes.items()}
+    opening = "".join(f' {name}="{value}"' for name, value in values.items())
+    return f"<{tag}{opening}>\n{as_data(clipped(text, max_chars))}\n</{tag}>"
 
 
 def _call(call: ToolCall) -> str:

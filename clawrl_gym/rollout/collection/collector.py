@@ -25,6 +25,7 @@ from clawrl_gym.core.types import (
     Verdict,
 )
 from clawrl_gym.dialogue.merging import MergeResult, merge_turns
+from clawrl_gym.judge.comparison import GroupJudge
 from clawrl_gym.judge.enhance import Enhancer, hints_of
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.rollout.collection.control import Substitution
@@ -59,8 +60,10 @@ class Collector:
         on_verdict: Callable[[Verdict], None] = lambda _: None,
         on_accepted: Callable[[Group], None] = lambda _: None,
         substitution: Substitution | None = None,
+        group_judges: Mapping[str, GroupJudge] | None = None,
     ) -> None:
         """`judging`: who judges the turns of an environment, by `TaskRef.env`; else nobody.
+        `group_judges`: who compares the replies of its groups.
 
         `on_dropped` gets the number of outstanding groups that no batch will give back,
         `on_verdict` each verdict once it is on disk, `on_accepted` each
@@ -73,6 +76,7 @@ class Collector:
         self._on_verdict = on_verdict
         self._on_accepted = on_accepted
         self._judging = judging or {}
+        self._group_judges = group_judges or {}
         self._substitution = substitution or Substitution("none", 0)
         self._ready = BatchQueue.training(config, store)
         self._in_order = asyncio.Lock()
@@ -80,14 +84,20 @@ class Collector:
 
     @property
     def counters(self) -> Counter[str]:
-        """Counts since the start: merge/*, groups/*, samples/*, verdicts/*, hints/*."""
+        """Counts since the start: merge/*, groups/*, samples/*, verdicts/*, hints/*,
+        comparisons/*."""
         judged, enhanced = Counter[str](), Counter[str]()
         for judging in self._judging.values():
             judged += judging.verdict_maker.counters
             enhanced += judging.enhancer.counters if judging.enhancer else Counter()
         verdicts = {f"verdicts/{name}": count for name, count in judged.items()}
         hints = {f"hints/{name}": count for name, count in enhanced.items()}
-        return self._counters + self._ready.counters + Counter(verdicts) + Counter(hints)
+        compared = Counter[str]()
+        for comparer in self._group_judges.values():
+            compared += comparer.counters
+        comparisons = {f"comparisons/{name}": count for name, count in compared.items()}
+        own = self._counters + self._ready.counters
+        return own + Counter(verdicts) + Counter(hints) + Counter(comparisons)
 
     @property
     def ready_groups(self) -> int:
@@ -122,6 +132,9 @@ class Collector:
                 bool(turn.untrainable) for turn in turns if turn.kind == "main"
             )
             segments_G.append(merged.sequences)
+        comparer = self._group_judges.get(group.task.env)
+        if comparer is not None:
+            group = await comparer.compared(group, turns_G)
         judging = self._judging.get(group.task.env)
         verdicts_G = await self._judge(judging, group.episodes_G, turns_G)
         prompts_G = await self._enhance(judging, group.task, turns_G, verdicts_G)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from clawrl_gym.agents.agent import Agent
+from clawrl_gym.agents.cli.installation import guest_of
 from clawrl_gym.config import AgentConfig, EnvConfig
 from clawrl_gym.core.errors import ClawError, ConfigError
 from clawrl_gym.core.plugins import (
@@ -32,6 +33,7 @@ from clawrl_gym.rollout.collection.pool import EpisodeRunner, WorkerRetired
 from clawrl_gym.rollout.episodes.chat import PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.episodes.environment_thread import EnvironmentThread
 from clawrl_gym.rollout.episodes.episode import Bounds, EpisodeSpec, run_episode
+from clawrl_gym.rollout.episodes.guest import run_guest
 from clawrl_gym.rollout.episodes.harness import Harness, run_harness
 from clawrl_gym.rollout.episodes.stage import Stage, Stages
 from clawrl_gym.rollout.episodes.threads import SharedThreads
@@ -60,7 +62,7 @@ def plugins_of(stages: Stages) -> dict[str, str]:
         env, agent = stage.env, stage.agent
         sandbox = getattr(env, "sandbox", None)
         paths += [ENVIRONMENTS.path(env.type), getattr(env, "target", None)]
-        paths.append(getattr(env, "grader", None))
+        paths += env.import_paths
         if agent.type not in AGENTS.words:
             paths.append(AGENTS.path(agent.type))
         if sandbox is not None and sandbox.type not in SANDBOXES.words:
@@ -83,8 +85,10 @@ class _Cast:
         self, stage: Stage, slots: int, threads: SharedThreads, policy: PolicyAddress
     ) -> None:
         agent = stage.agent
-        self._agent = None if agent.type == "harness" else build_agent(agent, stage.env)
+        self._agent = None if agent.is_program else build_agent(agent, stage.env)
+        self._guest = guest_of(agent) if agent.type == "cli" else None
         self._harness = Harness(tuple(agent.command), policy)
+        self._policy = policy
         self._bounds = Bounds(agent.context, agent.max_context_chars, agent.max_reply_tokens)
         self._films = getattr(stage.env, "films", "none")
         most = min(slots, stage.envs_per_worker or slots)
@@ -98,6 +102,10 @@ class _Cast:
         return self._films == "all" or (self._films == "measured" and is_measured)
 
     async def play(self, spec: EpisodeSpec, slot: EnvironmentThread, chat: PolicyChat) -> Episode:
+        if self._guest is not None:
+            return await run_guest(
+                spec, slot, self._guest, self._policy, chat, slot.call, chat.waits_of(spec)
+            )
         if self._agent is None:
             return await run_harness(
                 spec, slot, self._harness, chat, slot.call, chat.waits_of(spec)

@@ -29,7 +29,14 @@ from clawrl_gym.core.errors import (
 from clawrl_gym.core.link import LARGEST_BODY_BYTES, in_one_line
 from clawrl_gym.core.processes.slow_machine import is_slow
 from clawrl_gym.core.types import Episode, Json, Message, Tool
-from clawrl_gym.inference.openai.answers import asked_again, failure_of, reaching, refusal_of
+from clawrl_gym.inference.openai.answers import (
+    Wording,
+    asked_again,
+    completion_of,
+    failure_of,
+    reaching,
+    refusal_of,
+)
 from clawrl_gym.rollout.episodes.deadline import WaitClock, Waits
 from clawrl_gym.rollout.episodes.episode import EpisodeSpec, PolicyReply
 from clawrl_gym.rollout.episodes.link import GatewayLink
@@ -59,6 +66,12 @@ class PolicyAddress:
     patience_s: float = 0.0
     """Seconds for which a request is repeated that another server turned away for now (429, 5xx) or
     did not get."""
+
+    def session_url(self, session_id: str) -> str:
+        """Address with /v1 for a program: the gateway's session, or the server itself."""
+        if not self.is_gateway:
+            return self.base_url
+        return f"{self.base_url}/sessions/{session_id}/v1"
 
 
 class GatewayChat:
@@ -151,6 +164,7 @@ class EndpointChat:
         self._http = _http(address, timeout_s, limit)
         self._waited_s: defaultdict[str, float] = defaultdict(float)
         """Seconds waited, by open session."""
+        self._wording = Wording()
 
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
@@ -166,10 +180,12 @@ class EndpointChat:
         def waited(seconds: float) -> None:
             self._waited_s[spec.session_id] += seconds
 
-        ask = partial(self._ask, body, spec.session_id)
-        return await asked_again(ask, self._address.patience_s, waited)
+        ask = partial(self._ask, spec.session_id)
+        return await asked_again(
+            lambda: self._wording.asked(ask, body), self._address.patience_s, waited
+        )
 
-    async def _ask(self, body: Json, session_id: str) -> PolicyReply:
+    async def _ask(self, session_id: str, body: Json) -> PolicyReply:
         url = f"{self._base_url}/chat/completions"
         headers = {EVALUATION_HEADER: "1", "X-Session-Id": session_id}
         try:
@@ -187,8 +203,9 @@ class EndpointChat:
             raise
         if answer.status != 200:
             raise failure_of(url, answer.status, text, answer.headers.get("Retry-After"))
+        completion = completion_of(url, text)
         with boundary(PolicyError, f"{url} answered {text[:100]!r}, expected a chat completion"):
-            reply = _checked(_reply_of(json.loads(text)))
+            reply = _checked(_reply_of(completion))
         return replace(reply, version=_version(answer.headers.get("X-Weight-Version")))
 
     async def begin(self, spec: EpisodeSpec) -> None:
@@ -288,10 +305,12 @@ def _reply_of(completion: Any) -> PolicyReply:
 
 
 def _checked(reply: PolicyReply) -> PolicyReply:
-    """A reply of anybody's server. Raises ValueError for what is not a message."""
-    if not isinstance(reply.message, dict) or "content" not in reply.message:
+    """A reply of anybody's server. Raises ValueError for what is not a message. Some leave the
+    content of one that calls tools out."""
+    message = reply.message
+    if not isinstance(message, dict) or not ("content" in message or message.get("tool_calls")):
         raise ValueError("its choices[0].message is no message with a content")
-    return reply
+    return reply if "content" in message else replace(reply, message={**message, "content": None})
 
 
 def _version(text: str | None) -> int | None:

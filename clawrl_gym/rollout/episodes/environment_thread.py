@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from clawrl_gym.config import EnvConfig
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
+from clawrl_gym.envs.sandbox.interface import Workplace
 from clawrl_gym.rollout.episodes.threads import Lane, OwnThread, SharedThreads
 
 P = ParamSpec("P")
@@ -49,6 +50,20 @@ class EnvironmentThread:
     @filming.setter
     def filming(self, filming: bool) -> None:
         self._tenant.filming = filming
+
+    @property
+    def agent_mounts(self) -> Mapping[str, str]:
+        """Folders of an agent that works inside the sandboxes of the next episodes."""
+        return self._tenant.agent_mounts
+
+    @agent_mounts.setter
+    def agent_mounts(self, mounts: Mapping[str, str]) -> None:
+        self._tenant.agent_mounts = mounts
+
+    @property
+    def workplace(self) -> Callable[[], Workplace]:
+        """The sandbox of the current episode. Raises EnvError where there is none."""
+        return self._tenant.workplace
 
     @property
     def reset(self) -> Callable[..., object]:
@@ -126,6 +141,7 @@ class _Tenant:
     def __init__(self, config: EnvConfig, lane: Lane) -> None:
         self.lane = lane
         self.filming = False
+        self.agent_mounts: Mapping[str, str] = {}
         self.was_called = False
         self._config = config
         self._env: Any = None
@@ -154,6 +170,8 @@ class _Tenant:
             raise EnvError("the environment came too late")
         if hasattr(self._env.unwrapped, "filming"):
             self._env.unwrapped.filming = self.filming
+        if self.agent_mounts:
+            self._env.unwrapped.agent_mounts = self.agent_mounts
         return self._env.reset(seed=seed, options=options)
 
     def step(self, action: str) -> object:
@@ -170,6 +188,15 @@ class _Tenant:
     def attribute(self, name: str, default: object) -> object:
         """An attribute of the environment, where there is one that has it."""
         return default if self._env is None else getattr(self._env.unwrapped, name, default)
+
+    def workplace(self) -> Workplace:
+        workplace = self.attribute("workplace", None)
+        if not callable(workplace):
+            raise EnvError("the environment has no sandbox that an agent could work in")
+        place = workplace()
+        if not isinstance(place, Workplace):
+            raise EnvError(f"got a workplace of type {type(place).__name__}, expected Workplace")
+        return place
 
     def film(self) -> bytes | None:
         film = None if self._env is None else getattr(self._env.unwrapped, "film", None)

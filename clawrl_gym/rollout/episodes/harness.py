@@ -54,11 +54,8 @@ class Harness:
     policy: PolicyAddress
 
     def base_url(self, session_id: str) -> str:
-        """Address for the program: the gateway's session, or the server itself."""
-        policy = self.policy
-        return (
-            f"{policy.base_url}/sessions/{session_id}/v1" if policy.is_gateway else policy.base_url
-        )
+        """Address for the program."""
+        return self.policy.session_url(session_id)
 
 
 async def run_harness(

@@ -33,6 +33,8 @@ _STEERING = (
     *("/etc/alternatives", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/.dockerenv"),
 )
 _OWN_PROGRAMS = "/usr/local"
+_SHOWN = ("/opt/clawrl",)
+"""Folders of this machine that containers are shown; the next one is shown them again."""
 _CHANGED, _DELETED = 0, 2
 """The engine's numbers; 1 is added."""
 _OPAQUE = "trusted.overlay.opaque"
@@ -44,7 +46,7 @@ def is_copied(path: str) -> bool:
     """Whether what is at this path of a container may follow into the next."""
     if below(path, _OWN_PROGRAMS):
         return True
-    return not any(below(path, refused) for refused in (*_SYSTEM, *_STEERING))
+    return not any(below(path, refused) for refused in (*_SYSTEM, *_STEERING, *_SHOWN))
 
 
 def may_hold_copied(folder: str) -> bool:

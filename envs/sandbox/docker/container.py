@@ -25,6 +25,7 @@ from clawrl_gym.envs.sandbox.docker.init_process import INIT_SCRIPT, KILL_SCRIPT
 from clawrl_gym.envs.sandbox.docker.seccomp_profile import security_options
 from clawrl_gym.envs.sandbox.docker.transport import ContainerTransport
 from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
+from clawrl_gym.envs.sandbox.loopback import listener_in
 
 _OWN_PROCESSES = 3
 """Init process, feeder and shell: not counted against the sandbox's limit."""
@@ -67,6 +68,9 @@ class ContainerSpec:
             "LogConfig": _NO_LOG,
             "Ulimits": [{"Name": n, "Soft": v, "Hard": v} for n, v in ulimits.items()],
         }
+        if self.sandbox.agent_mounts:
+            shown = self.sandbox.agent_mounts.items()
+            host["Binds"] = [f"{folder}:{inside}:ro" for inside, folder in shown]
         if quota:
             host["StorageOpt"] = {"size": f"{limits.disk_mb}M"}
         config: dict[str, object] = {
@@ -120,6 +124,15 @@ class Container:
                 stream.close()
                 raise
             return stream
+
+    def listener(self) -> socket.socket:
+        """A listening socket on the container's own loopback. Raises SandboxError."""
+        if not self._host.pid:
+            raise SandboxError(
+                "an agent inside a container needs an engine on this machine, and root: run as "
+                "root, or take sandbox=bubblewrap"
+            )
+        return listener_in(self._host.pid)
 
     def kill_all_but(self, spared: set[int]) -> None:
         """Kill all processes but the first and those that have one of these numbers inside.

@@ -10,8 +10,9 @@ from typing import Required, TypedDict
 from clawrl_gym.envs.sandbox import processes
 
 
-class _Mount(TypedDict):
-    Destination: str
+class _Mount(TypedDict, total=False):
+    Destination: Required[str]
+    Type: str
 
 
 class _State(TypedDict):
@@ -53,7 +54,11 @@ class HostView:
 
     @classmethod
     def of(cls, inspected: Inspection) -> HostView:
-        volumes = tuple(mount["Destination"] for mount in inspected.get("Mounts") or ())
+        volumes = tuple(
+            mount["Destination"]
+            for mount in inspected.get("Mounts") or ()
+            if mount.get("Type") != "bind"  # shown by us, and nothing that it wrote
+        )
         pid = int(inspected["State"]["Pid"])
         try:
             process = processes.identity(pid)

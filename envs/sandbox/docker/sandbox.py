@@ -13,6 +13,7 @@ its own session; never another's, and never a successor's.
 
 from __future__ import annotations
 
+import socket
 import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -94,6 +95,7 @@ class DockerSandbox:
         images=True,
         users=True,
         network=True,
+        agents=True,
         lists_files=True,
         pooled=True,
         node_resource="docker",
@@ -163,6 +165,10 @@ class DockerSandbox:
         if self._container.root_fd >= 0:
             return files.list_tree(self._container.root_fd, path, max_entries)
         return archive.list_tree(self._container.id, path, max_entries)
+
+    def listen(self) -> socket.socket:
+        self._check_open()
+        return self._container.listener()
 
     def successor(self) -> Self:
         """As the protocol says: a new container of the image, with the files that were changed.

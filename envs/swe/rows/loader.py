@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, TaskError, boundary
-from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.core.text import is_whole
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.data_file import read_rows_text, require_text
+from clawrl_gym.envs.data_file import read_hub, read_parquet, read_rows_text, require_text
 from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.swe.rows.r2e import is_r2e, swebench_row
 from clawrl_gym.envs.swe.rows.row import ARCHIVE_FIELD, CONTEXT_FIELD, Row
@@ -143,7 +142,7 @@ def _read_file(path: Path) -> Iterator[object]:
     readers: dict[str, Callable[[Path], Iterator[object]]] = {
         ".json": _read_json,
         ".jsonl": _read_jsonl,
-        ".parquet": _read_parquet,
+        ".parquet": read_parquet,
     }
     if path.suffix not in readers:
         raise ConfigError(f"got the file {str(path)!r}, expected one of {', '.join(_SUFFIXES)}")
@@ -188,37 +187,11 @@ def _read_jsonl(path: Path) -> Iterator[object]:
             yield _or_error(_loads, line, f"{path}, line {number}")
 
 
-def _read_parquet(path: Path) -> Iterator[object]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError(
-            f"{path}: reading Parquet needs pyarrow: {how_to_install('swe')}"
-        ) from error
-    try:
-        yield from pyarrow.parquet.read_table(path).to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise TaskError(f"{path}: not a readable Parquet file: {error}") from error
-
-
 def _read_hub(name: str, split: str) -> Iterator[object]:
     try:
-        import datasets
-    except ImportError as error:
-        raise ConfigError(
-            f"there is no file or folder {name!r}, and a data set on the hub needs the package "
-            f"datasets: {how_to_install('swe')}"
-        ) from error
-    try:
-        dataset = datasets.load_dataset(name, split=split)
-    except Exception as error:  # the hub fails in many ways
-        raise ConfigError(
-            f"cannot load the split {split!r} of the data set {name!r}: "
-            f"{type(error).__name__}: {error}; there is no file or folder of that name either"
-        ) from error
-    for row in dataset:
-        yield dict(row)
+        yield from read_hub(name, None, split)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; there is no file or folder {name!r} either") from error
 
 
 def _read_tasks(root: Path) -> Iterator[object]:

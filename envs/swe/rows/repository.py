@@ -13,7 +13,8 @@ import secrets
 import shlex
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import (
@@ -103,10 +104,16 @@ class RepositoryChanges:
 
 
 def open_repository(
-    instance: Instance, sandboxes: Sandboxes, timeout_s: float, *, for_grading: bool = False
+    instance: Instance,
+    sandboxes: Sandboxes,
+    timeout_s: float,
+    *,
+    for_grading: bool = False,
+    agent_mounts: Mapping[str, str] = MappingProxyType({}),
 ) -> Repository:
     """A fresh sandbox with the repository as the issue found it.
 
+    `agent_mounts`: folders of an agent that works inside.
     Raises SandboxError without a sandbox, TaskError when the repository cannot be made ready.
     """
     if instance.image is not None and not sandboxes.capabilities.images:
@@ -116,7 +123,8 @@ def open_repository(
         )
     if instance.image is None and not instance.files and instance.archive is None:
         raise TaskError(f"instance {instance.id!r} has neither an image nor files")
-    sandbox = sandboxes.open(_spec_of(instance, sandboxes.capabilities))
+    spec = replace(_spec_of(instance, sandboxes.capabilities), agent_mounts=agent_mounts)
+    sandbox = sandboxes.open(spec)
     try:
         if instance.image is not None:
             activate(sandbox, timeout_s)

@@ -37,6 +37,8 @@ class Machines:
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
         self._images: dict[Image, ResolvedImage] = {}
+        self.agent_mounts: Mapping[str, str] = {}
+        """Folders of an agent that works inside, shown by every machine."""
 
     @property
     def opener(self) -> object:
@@ -64,6 +66,7 @@ class Machines:
                 env=machine.env,
                 image=image.name if image else None,
                 user=machine.user,
+                agent_mounts=self.agent_mounts,
             ),
             now=now,
         )

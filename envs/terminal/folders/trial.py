@@ -61,6 +61,11 @@ class Trial:
         return replace(part, workdir=self._workdir)
 
     @property
+    def workdir(self) -> str:
+        """Folder that the work begins in."""
+        return self._workdir
+
+    @property
     def ended(self) -> bool:
         """Whether nothing is left to be done or graded."""
         return self._sandbox is None
