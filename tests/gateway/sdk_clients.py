@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,10 @@ from typing import cast
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Json, JsonObject, Message, Turn
 from clawrl_gym.gateway.dialects.table import dialect_of
+from clawrl_gym.inference.structured import Structured
+from tests.e2e.npm_packages import node
 from tests.support.gateway_rig import Bench
-from tests.support.locked import node, node_modules_of, python_of
+from tests.support.locked import node_modules_of, python_of
 
 SCRIPTS = Path(__file__).parent / "sdks"
 PYTHON, JAVASCRIPT = SCRIPTS / "python", SCRIPTS / "javascript"
@@ -114,6 +116,8 @@ class Played:
     """Names of what it sends without effect."""
     strangers: list[str]
     """What it asked of anybody but the gateway."""
+    form: Structured | None
+    """The form that the last reply was sampled in."""
 
     def works(self, scenario: str) -> bool:
         """Whether the library made of it what it should."""
@@ -125,6 +129,12 @@ class Played:
             calls = cast(list[dict[str, int]], result["calls"])
             result = {**result, "calls": sorted(calls, key=lambda call: call["a"])}
         return result == EXPECTED[scenario]
+
+    def untrainable(self) -> Iterator[tuple[str, str]]:
+        """Scenarios with turns that nothing is learned from, and the field that is why."""
+        for scenario, talk in zip(SCENARIOS, self.conversations, strict=True):
+            for field in sorted({turn.untrainable for turn in talk.turns} - {""}):
+                yield scenario, field
 
 
 ADDING = "Thought: I add them.\n<code>\nprint(add(2, 3))\nprint(add(4, 5))\n"
@@ -198,7 +208,8 @@ async def play(library: Library, folder: Path) -> Played:
         await bench.stop()
     results = [json.loads(line) for line in printed.splitlines()]
     by_scenario = {result.pop("scenario"): result for result in results}
-    return Played(by_scenario, conversations, dialects, unread, strangers)
+    form = bench.policy.samplings[-1].structured
+    return Played(by_scenario, conversations, dialects, unread, strangers, form)
 
 
 async def _conversation(bench: Bench, session: str) -> Conversation:

@@ -16,10 +16,9 @@ from tests.gateway.sdk_clients import LIBRARIES, SCENARIOS, Library, Played, pla
 PAGE = Path(__file__).parents[2] / "docs" / "sdks.md"
 _BEGIN, _END = "<!-- played -->\n\n", "\n<!-- end -->"
 _DIALECTS = {"chat": "chat completions", "responses": "Responses", "messages": "Messages"}
-_HEAD = (
-    "library", "version", "dialect", "chat", "streaming", "tools", "streamed tools",
-    "structured output", "without effect",
-)  # fmt: skip
+_COLUMNS = ("chat", "streaming", "tools", "streamed tools", "structured output")
+"""What the scenarios are called."""
+_HEAD = ("library", "version", "dialect", *_COLUMNS, "not trained on", "without effect")
 
 
 def table(plays: Mapping[Library, Played]) -> str:
@@ -35,12 +34,13 @@ def on_page() -> str:
 
 def _row(library: Library, played: Played) -> str:
     language = "Python" if library.is_python else "JavaScript"
-    dialect = _DIALECTS[library.dialect]
+    dialect, called = _DIALECTS[library.dialect], dict(zip(SCENARIOS, _COLUMNS, strict=True))
     cells = [
         f"`{library.package}` ({language})",
         library.version,
         f"{dialect}: {library.note}" if library.note else dialect,
         *("yes" if played.works(scenario) else "no" for scenario in SCENARIOS),
+        ", ".join(f"{called[name]} (`{field}`)" for name, field in played.untrainable()) or "-",
         ", ".join(f"`{name}`" for name in sorted(played.unread)) or "-",
     ]
     return _line(cells)

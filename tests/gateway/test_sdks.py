@@ -13,6 +13,7 @@ from tests.gateway.sdk_clients import (
     CODE_AGENT,
     EXPECTED,
     LIBRARIES,
+    PLACE,
     SCENARIOS,
     SUMS,
     Library,
@@ -45,6 +46,9 @@ async def test_it_gets_what_it_asks_for(
     for scenario in SCENARIOS:
         assert found.works(scenario), (found.results[scenario], EXPECTED[scenario])
     assert found.dialects == {library.dialect}
+    assert found.form is not None  # else the object is the policy's own
+    if found.form.kind == "json":
+        assert found.form.value["properties"].keys() == PLACE.keys()
 
 
 @EACH

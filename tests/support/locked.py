@@ -16,11 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clawrl_gym.core.files.files import cache_root
+from tests.e2e.npm_packages import TOOLS
 
-BESIDE = Path(sys.executable).parent
-"""Where uv, node and npm of the dev extra are."""
-TOOLS = f"{BESIDE}{os.pathsep}{os.environ.get('PATH', '')}"
-"""A PATH with them first."""
 _INSTALL_S = 280
 
 
@@ -32,11 +29,6 @@ def python_of(lock: Path) -> Path:
 def node_modules_of(lock: Path) -> Path:
     """The `node_modules` of a package-lock.json, which lies beside its package.json."""
     return _installed(lock, _npm) / "node_modules"
-
-
-def node() -> str:
-    """Path of node."""
-    return _found("node")
 
 
 def _installed(lock: Path, install: Callable[[Path, Path], None]) -> Path:
