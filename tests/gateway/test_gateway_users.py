@@ -35,6 +35,12 @@ ROUTES = {
     ("POST", "/v1/completions"): "own",
     ("POST", "/sessions/{id}/v1/chat/completions"): "own",
     ("POST", "/sessions/{id}/v1/completions"): "own",
+    ("POST", "/v1/messages"): "own",
+    ("POST", "/sessions/{id}/v1/messages"): "own",
+    ("POST", "/v1/messages/count_tokens"): "own",
+    ("POST", "/sessions/{id}/v1/messages/count_tokens"): "own",
+    ("POST", "/v1/responses"): "own",
+    ("POST", "/sessions/{id}/v1/responses"): "own",
     ("POST", "/sessions/{id}/begin"): "own",
     ("POST", "/sessions/{id}/end"): "own",
     ("GET", "/v1/sessions"): "own",
@@ -64,6 +70,9 @@ ROUTES = {
 BODIES: dict[str, Any] = {
     "chat/completions": {"messages": HELLO},
     "completions": {"prompt": "hello"},
+    "messages": {"model": "tiny", "messages": HELLO, "max_tokens": 9},
+    "count_tokens": {"model": "tiny", "messages": HELLO},
+    "responses": {"input": "hello"},
     "feedback": {"session_id": "s", "thumb": "up"},
 }
 
