@@ -25,6 +25,7 @@ import aiohttp
 
 from bench.gateway import SleepingPolicy
 from clawrl_gym.config import GatewayConfig, SamplingConfig
+from clawrl_gym.core.processes.garbage import collected_by_the_clock
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.inference.fleet import Fleet
 from clawrl_gym.store import Store
@@ -140,16 +141,16 @@ async def measure(folder: Path, rounds: int, requests: int) -> None:
     costs: dict[tuple[str, bool], list[float]] = {
         (name, streamed): [] for name in names for streamed in (False, True)
     }
-    for number in range(rounds + 1):
-        for streamed in (False, True):
-            for name in names:
+    async with collected_by_the_clock():  # as in every run
+        for number in range(rounds + 1):
+            for name, streamed in costs:
                 tag = f"{number}{streamed}{name}".replace(" ", "-")
                 spent_ms = await cost_ms(
                     url, gateway.key, name, requests, streamed=streamed, tag=tag
                 )
                 if number:  # the first round warms up
                     costs[name, streamed].append(spent_ms)
-        print(f"round {number} of {rounds}", file=sys.stderr, flush=True)
+            print(f"round {number} of {rounds}", file=sys.stderr, flush=True)
     await gateway.stop()
     await store.close()
     for streamed in (False, True):
