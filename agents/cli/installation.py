@@ -101,7 +101,7 @@ def _install(name: str, lock: Path, folder: Path) -> None:
 
 
 def _npm(folder: Path) -> list[str]:
-    npm = shutil.which("npm")
+    npm = _found("npm")
     if npm is None:
         raise OSError("there is no npm: install Node.js (apt-get install npm)")
     flags = ["--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund", "--loglevel=error"]
@@ -109,14 +109,19 @@ def _npm(folder: Path) -> list[str]:
 
 
 def _pip(lock: Path, folder: Path) -> list[str]:
-    """uv, where it is beside this Python, else pip."""
-    beside = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
-    if beside is not None:
-        command = [beside, "pip", "install", "--quiet", "--python", sys.executable]
+    """uv, where there is one, else pip."""
+    uv = _found("uv")
+    if uv is not None:
+        command = [uv, "pip", "install", "--quiet", "--python", sys.executable]
     else:
         command = [sys.executable, "-m", "pip", "install", "--quiet"]
     return [*command, "--no-deps", "--only-binary", ":all:", "--require-hashes",
             "--target", str(folder / "site"), "-r", str(lock)]  # fmt: skip
+
+
+def _found(program: str) -> str | None:
+    """A program of this machine, else of this Python's environment."""
+    return shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
 
 
 def _run(name: str, command: list[str], folder: Path, env: Mapping[str, str] | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -171,6 +172,7 @@ def test_a_package_that_cannot_be_installed_is_one_line_and_leaves_nothing(
 
 def test_a_machine_without_npm_is_told_so(npm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(npm.parent / "nothing"))
+    monkeypatch.setattr(sys, "executable", str(npm.parent / "nothing" / "python"))
     with pytest.raises(ConfigError, match="there is no npm"):
         installed("codex")
 
@@ -193,3 +195,9 @@ def test_a_sandbox_that_is_too_small_gets_the_room_that_an_agent_takes() -> None
     own = AgentConfig(type="cli", command=["true"])
     assert with_room(TerminalEnvConfig(), own, said.append) == TerminalEnvConfig()
     assert len(said) == 1
+
+
+def test_npm_may_be_beside_this_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine may have no Node of its own."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert Path(installation._npm(tmp_path)[0]).parent == Path(sys.executable).parent
