@@ -157,8 +157,11 @@ class TurnMaker:
 
     async def prompt_length(self, body: ChatBody) -> int:
         """Tokens of a prompt, as it is rendered afresh. Raises ContextError and PolicyError."""
-        async with asyncio.timeout(self._timeout_s):
-            return len(await self._policies.of("").render(body))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return len(await self._policies.of("").render(body))
+        except TimeoutError as error:
+            raise PolicyError(f"the policy read no prompt within {self._timeout_s:g} s") from error
 
     async def turn(
         self, request: TurnRequest, turn_input: TurnInput, send: Send | None = None

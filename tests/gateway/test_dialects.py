@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -49,7 +51,7 @@ REPEATED = {"type", "call_id", "name", "arguments"}
 
 
 @dataclass
-class Client:
+class Client(ABC):
     """One SDK; each step is told and answered in its own dialect."""
 
     url: str
@@ -57,9 +59,9 @@ class Client:
     streams: bool
     session: str | None = None
 
+    @abstractmethod
     async def converse(self) -> list[str]:
         """What was said in the whole conversation."""
-        raise NotImplementedError
 
     @property
     def base_url(self) -> str:
@@ -132,20 +134,26 @@ class Responses(Client):
     async def converse(self) -> list[str]:
         client = openai.AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=self.key)
         items: list[Any] = [{"role": "user", "content": QUESTION}]
+        named: dict[str, str] = {}
         said = []
         async with client:
             for answer in ("5", THANKS, None):
-                response = await self._response(client, items)
+                response = await self._response(client, items, **named)
                 said.append(response.output_text)
-                items += [item.to_dict() for item in response.output]
                 calls = [item for item in response.output if item.type == "function_call"]
-                items += [
+                new = [
                     {"type": "function_call_output", "call_id": call.call_id, "output": answer}
                     for call in calls
-                ]
-                if answer is not None and not calls:
-                    items.append({"role": "user", "content": answer})
+                ] or [{"role": "user", "content": answer}]
+                before, named = self._before(response, items, calls)
+                items = [*before, *new]
         return said
+
+    def _before(
+        self, response: Any, items: list[Any], calls: list[Any]
+    ) -> tuple[list[Any], dict[str, str]]:
+        """What the next request repeats of the conversation, and the answer that it names."""
+        return [*items, *(item.to_dict() for item in response.output)], {}
 
     async def _response(self, client: Any, items: list[Any], **more: Any) -> Any:
         tool = {"type": "function", "name": "add", "parameters": SCHEMA, "strict": False}
@@ -159,67 +167,34 @@ class Responses(Client):
 class Continued(Responses):
     """Names the answer before instead of sending it back."""
 
-    async def converse(self) -> list[str]:
-        client = openai.AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=self.key)
-        items: list[Any] = [{"role": "user", "content": QUESTION}]
-        before: dict[str, str] = {}
-        said = []
-        async with client:
-            for answer in ("5", THANKS, None):
-                response = await self._response(client, items, **before)
-                said.append(response.output_text)
-                before = {"previous_response_id": response.id}
-                calls = [item for item in response.output if item.type == "function_call"]
-                items = [
-                    {"type": "function_call_output", "call_id": call.call_id, "output": answer}
-                    for call in calls
-                ] or [{"role": "user", "content": answer}]
-        return said
+    def _before(
+        self, response: Any, items: list[Any], calls: list[Any]
+    ) -> tuple[list[Any], dict[str, str]]:
+        return [], {"previous_response_id": response.id}
 
 
 class Referring(Responses):
     """Sends references to all items of answers."""
 
-    async def converse(self) -> list[str]:
-        client = openai.AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=self.key)
-        items: list[Any] = [{"role": "user", "content": QUESTION}]
-        said = []
-        async with client:
-            for answer in ("5", THANKS, None):
-                response = await self._response(client, items)
-                said.append(response.output_text)
-                items += [{"type": "item_reference", "id": item.id} for item in response.output]
-                calls = [item for item in response.output if item.type == "function_call"]
-                items += [
-                    {"type": "function_call_output", "call_id": call.call_id, "output": answer}
-                    for call in calls
-                ] or [{"role": "user", "content": answer}]
-        return said
+    def _before(
+        self, response: Any, items: list[Any], calls: list[Any]
+    ) -> tuple[list[Any], dict[str, str]]:
+        references = [{"type": "item_reference", "id": item.id} for item in response.output]
+        return [*items, *references], {}
 
 
 class HalfReferring(Responses):
     """Refers to the text of an answer and repeats its calls, as the Vercel AI SDK does."""
 
-    async def converse(self) -> list[str]:
-        client = openai.AsyncOpenAI(base_url=f"{self.base_url}/v1", api_key=self.key)
-        items: list[Any] = [{"role": "user", "content": QUESTION}]
-        said = []
-        async with client:
-            for answer in ("5", THANKS, None):
-                response = await self._response(client, items)
-                said.append(response.output_text)
-                texts = [item for item in response.output if item.type == "message"]
-                items += [{"type": "item_reference", "id": item.id} for item in texts]
-                calls = [item for item in response.output if item.type == "function_call"]
-                items += [call.model_dump(include=REPEATED) for call in calls]
-                items += [
-                    {"type": "function_call_output", "call_id": call.call_id, "output": answer}
-                    for call in calls
-                ] or [{"role": "user", "content": answer}]
-        return said
+    def _before(
+        self, response: Any, items: list[Any], calls: list[Any]
+    ) -> tuple[list[Any], dict[str, str]]:
+        texts = [item for item in response.output if item.type == "message"]
+        references = [{"type": "item_reference", "id": item.id} for item in texts]
+        return [*items, *references, *(call.model_dump(include=REPEATED) for call in calls)], {}
 
 
-CLIENTS = [Chat, Messages, Responses, Continued, Referring, HalfReferring]
+CLIENTS: list[Any] = [Chat, Messages, Responses, Continued, Referring, HalfReferring]
 
 
 @pytest.fixture
@@ -265,7 +240,7 @@ async def test_a_conversation_is_the_same_turns_in_every_dialect(
         assert others_states == states, kind
 
 
-async def test_an_answer_of_somebody_else_cannot_be_continued(adder: Bench) -> None:
+async def test_an_answer_of_which_nothing_is_stored_cannot_be_continued(adder: Bench) -> None:
     nobodys = f"resp_{'0' * 32}"
     body = {"model": "tiny", "input": "go on", "previous_response_id": nobodys}
     status, answer, _ = await adder.post("/v1/responses", body)
@@ -297,6 +272,19 @@ async def test_a_key_may_come_as_anthropics_clients_send_it(adder: Bench) -> Non
     ):
         assert answer.status == 200
         assert (await answer.json())["data"][0]["id"] == "tiny"
+
+
+async def test_a_count_that_the_policy_does_not_give_is_its_failure(bench: Bench) -> None:
+    async def silent(body: Any) -> list[int]:
+        await asyncio.sleep(60)
+        return []
+
+    bench.timeout_s = 0.2
+    await bench.restart()
+    bench.policy.render = silent  # type: ignore[method-assign]
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
+    status, answer, _ = await bench.post("/v1/messages/count_tokens", asked)
+    assert (status, answer["error"]["type"]) == (502, "api_error")
 
 
 async def test_a_prompt_is_counted_without_a_turn(adder: Bench) -> None:

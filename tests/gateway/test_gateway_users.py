@@ -153,6 +153,22 @@ def test_every_route_is_in_the_table(bench: Bench) -> None:
     assert routes == set(ROUTES)
 
 
+async def test_an_answer_is_continued_by_its_own_user_alone(house: House) -> None:
+    path = "/v1/responses"
+    status, answer, _ = await house.ask("ben", "POST", path, {"input": "a secret of ben"})
+    assert status == 200
+    (item,) = answer["output"]
+    named = {"input": "go on", "previous_response_id": answer["id"]}
+    referring = {"input": [{"type": "item_reference", "id": item["id"]}, {"role": "user",
+                 "content": "go on"}]}  # fmt: skip
+    for body in (named, referring):
+        for stranger in ("anna", "owner"):
+            status, refused, _ = await house.ask(stranger, "POST", path, body)
+            assert (status, refused["error"]["code"]) == (400, "previous_response_not_found")
+            assert "secret" not in str(refused)
+        assert (await house.ask("ben", "POST", path, body))[0] == 200
+
+
 async def everything_of(house: House) -> Any:
     """All that the owner sees of ben and of themselves."""
     shown = [(await house.ask("owner", "GET", f"/v1/sessions/s?user={who}"))[1]

@@ -8,7 +8,6 @@ carries out are not offered here; they are left out and named.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from clawrl_gym.core.types import JsonObject
@@ -170,8 +169,3 @@ def custom_input(arguments: str) -> str:
         return arguments
     text = fields.get("input") if isinstance(fields, dict) else None
     return text if isinstance(text, str) else arguments
-
-
-def called(flat: str, names: Mapping[str, CallName]) -> CallName:
-    """What the client calls the tool that the model named."""
-    return names.get(flat, CallName(flat))
